@@ -373,7 +373,7 @@ def test_integers_of_every_kind_are_ids(client, pets):
     with client.stream(pets) as stream:
         stream.send(predictions[:3], ids=list(np.arange(3)))
         stream.send(predictions[3:], ids=pd.Index([3, 4, 5]))
-    client.observe(pets, predictions[0], prediction_id=6)
+    client.observe(pets, predictions[0], id=6)
     assert client.label(pets, list(np.arange(4)), labels[:4].astype(float)).matched == 4
     assert client.label(pets, pd.Series([4, 5, 6]), pd.Series(labels[:3])).matched == 3
 
@@ -468,9 +468,9 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], "cow"), r"labels\[0\] is 'cow', expected an int"),
     (lambda c, m: c.observe(m, 0.5, 1), r"probabilities have the shape \(1, 1\), expected \(n, 3\)"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1.5), r"labels\[0\] is 1.5"),
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5]), "label is missing: give the label, or a prediction_id"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5]), "label is missing: give the label, or an id"),
     (lambda c, m: c.observe(m, "abc", 0), "probabilities cannot be read as numbers: .*'abc'"),
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 0, prediction_id=b"x"), r"prediction_ids\[0\] is b'x'"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 0, id=b"x"), r"prediction_ids\[0\] is b'x'"),
     (lambda c, m: c.label(m, "ab", [0, 1]), "ids are 'ab', expected a list, with a list of their"),
     (lambda c, m: c.label(m, "a", 1), "ids are 'a', expected a list, with a list of their labels"),
     (lambda c, m: c.label(m, ["a"], [1.5]), r"labels\[0\] is 1.5, expected an integer 0 to 2"),

@@ -214,6 +214,15 @@ def test_evaluation_reports_progress_and_draws_each_diagram(client, overconfiden
     assert "band: if the model were calibrated" in "".join(html.itertext())
 
 
+def test_the_replicates_of_each_test_are_those_of_calibctl(client, overconfident):
+    for replicates, consistency, has_test in ((0, None, True), (0, 0, False), (99, 0, False),
+                                              (99, 199, True)):
+        found = client.evaluate(overconfident, lenses=["top_label"], replicates=replicates,
+                                consistency_replicates=consistency, seed=7)
+        assert found.message.HasField("consistency_test") == has_test
+        assert ("lenses were not tested" in repr(found)) == (replicates == 0)
+
+
 def test_an_evaluation_shows_what_actions_cost(client, overconfident):
     settings = service.EvaluateRequest(actions=[
         service.Action(name=name, losses=losses)
@@ -555,3 +564,42 @@ def test_a_backup_that_arrives_damaged_is_not_kept(ending, expected, tmp_path):
 def test_verify_reads_the_whole_store(client, overconfident):
     verification = client.verify()
     assert not verification.problems and verification.models >= 1
+
+
+def test_many_labels_are_sent_in_several_messages(client):
+    client.create_model("many-labels", 3, label_grace="1h", bandwidth=BANDWIDTH)
+    predictions, labels = calibrated(70_000)
+    ids = [f"{i:0128}" for i in range(len(labels))]
+    with client.stream("many-labels") as stream:
+        stream.send(predictions, ids=ids)
+    assert client.label("many-labels", ids, labels).matched == 70_000
+    # All are checked before the first ones are sent.
+    with pytest.raises(calibd.InvalidArgument, match=r"labels\[69999\].* is 3"):
+        client.label("many-labels", ids, [*labels[:-1], 3])
+    assert client.label("many-labels", ids, labels).repeated == 70_000
+    with pytest.raises(calibd.InvalidArgument, match="ids are 70000, expected at most 65536 with a"):
+        client.label("many-labels", ids, labels, request_id="once")
+
+
+def test_a_call_that_no_server_takes_is_refused_before_it_is_sent():
+    # No server is there.
+    client = calibd.Client("127.0.0.1:1", timeout=600)
+    with pytest.raises(calibd.ResourceExhausted, match="expected at most 67108864") as raised:
+        client.create_model("any", 3, description="x" * (65 << 20))
+    assert raised.value.reason == "MESSAGE_TOO_LARGE" and "smaller" in raised.value.remedy
+
+
+def test_a_failure_in_the_middle_says_what_is_counted(own_server):
+    with calibd.Client(own_server.grpc, timeout=1) as client:
+        client.create_model("middle", 3, label_grace="1h")
+        send, calls = client._transport.unary, []
+
+        def lose_the_server(*arguments):
+            calls.append(arguments[0])
+            if calls.count("IngestService/Observe") == 2:
+                own_server.kill()
+            return send(*arguments)
+
+        client._transport.unary = lose_the_server
+        with pytest.raises(calibd.Unavailable, match=r"; labels\[:6\d\d\d\] are counted"):
+            client.label("middle", range(20_000), [0] * 20_000)

@@ -191,7 +191,7 @@ def test_invalid_rows_can_be_dropped(client):
 def test_single_forecasts_are_observed_and_labelled(client):
     client.create_model("single", forecast="normal", label_grace=datetime.timedelta(days=1))
     client.observe("single", forecast=[100, 7], outcome=93.5)
-    client.observe("single", forecast=np.array([80.0, 5.0]), prediction_id="day-2")
+    client.observe("single", forecast=np.array([80.0, 5.0]), id="day-2")
     assert client.label("single", ["day-2"], outcomes=[85.5]).matched == 1
     assert client.calibration("single").observations == 1
     with pytest.raises(calibd.InvalidArgument, match="either probabilities or forecast"):

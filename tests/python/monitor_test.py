@@ -18,7 +18,7 @@ from wait_for import wait_for
 
 from arguments_test import JUNK
 from conftest import BANDWIDTH, calibrated
-from outage_test import stand_in
+from outage_test import HOPELESS, stand_in
 
 Response = ingest.StreamObservationsResponse
 ROW = [0.2, 0.3, 0.5]
@@ -91,14 +91,20 @@ def test_a_frozen_server_makes_nobody_wait_and_dropped_rows_are_reported(own_ser
     observe_all(monitor, predictions[:10], labels[:10])
     monitor.flush(60)
     with own_server.frozen():
-        with caplog.at_level(logging.WARNING, "calibd"):
+
+        def overflows():
+            # Rows that are serialized meanwhile need less room, so this may not be enough at once.
             observe_all(monitor, predictions, labels)
             monitor.send(predictions, labels)
+            return monitor.counts.overflowed > 1000
+
+        with caplog.at_level(logging.WARNING, "calibd"):
+            assert wait_for(overflows)
             assert wait_for(lambda: "models/frozen: dropped " in caplog.text)
         with pytest.raises(calibd.DeadlineExceeded, match="within 0.1 s"):
             monitor.flush(0.1)
         counts = monitor.counts
-        assert counts.rows == 2010 and counts.overflowed == counts.dropped_rows > 0
+        assert counts.overflowed == counts.dropped_rows
         # A second line comes after a minute.
         assert caplog.text.count("models/frozen: dropped ") == 1
     monitor.flush(60)
@@ -436,3 +442,69 @@ def test_a_signal_handler_may_call_a_stream_that_blocks(client, model):
         with stream._sending:
             stream.observe(ROW, 2)
     assert stream.counts.accepted_rows == 1
+
+
+@pytest.mark.parametrize("name", [
+    "bad name!", "", "a/b", "a@", "@1", "a@1@2", "models/", "x" * 129, 7, None])
+def test_a_name_that_no_model_can_have_is_refused_without_a_server(name):
+    with pytest.raises(calibd.InvalidArgument, match="model is .*, expected NAME, NAME@VERSION"):
+        calibd.Monitor(name, "127.0.0.1:1")
+
+
+@pytest.mark.parametrize("target, cause, remedy", [
+    ("127.0.0.1:1", "failed to connect", "Check that calibd runs"), *HOPELESS])
+def test_the_first_attempt_that_fails_is_logged_with_its_reason(server, caplog, target, cause, remedy):
+    target = server.http if target == "http" else target
+    with calibd.Monitor("unreached", target, close_timeout=0.1) as monitor:
+        monitor.observe(ROW, 2)
+        assert wait_for(lambda: caplog.records)
+        assert len(caplog.records) == 1
+        text = caplog.records[0].getMessage()
+    assert f"models/unreached: the stream to {target} does not open and tries again: " in text
+    assert cause in text and remedy in text
+
+
+def test_a_monitor_that_cannot_connect_logs_a_line_a_minute(caplog, monkeypatch):
+    monkeypatch.setattr(loss_log, "LOG_SECONDS", 0.1)
+    with calibd.Monitor("nobody", "127.0.0.1:1", close_timeout=0.1) as monitor:
+        monitor.observe(ROW, 2)
+        # Attempts after the first one wait for the server.
+        assert wait_for(lambda: caplog.text.count("Connection refused [UNAVAILABLE]") == 3)
+
+
+def test_a_server_that_falls_silent_is_logged(own_server, caplog):
+    calibd.Client(own_server.grpc).create_model("silent", 3)
+    monitor = calibd.Monitor("silent", own_server.grpc, stall_timeout=0.2)
+    monitor.observe(ROW, 2)
+    monitor.flush(60)
+    with own_server.frozen():
+        monitor.observe(ROW, 2)
+        assert wait_for(lambda: "tries again: the server sent nothing for 0.2 s" in caplog.text)
+    assert monitor.close(60).accepted_rows == 2
+
+
+def test_an_outage_is_logged_with_its_reason(own_server, caplog):
+    calibd.Client(own_server.grpc).create_model("lost", 3)
+    with calibd.Monitor("lost", own_server.grpc, close_timeout=60) as monitor:
+        monitor.observe(ROW, 2)
+        monitor.flush(60)
+        assert not caplog.records
+        own_server.kill()
+        monitor.observe(ROW, 2)
+        assert wait_for(lambda: f"to {own_server.grpc} does not open and tries again: " in caplog.text)
+        own_server.start()
+    assert monitor.counts.accepted_rows == 2
+    assert caplog.text.count("tries again") == 1
+
+
+def test_a_call_that_is_larger_than_the_buffer_is_dropped_with_the_limit(client, model, server, caplog):
+    predictions, labels = calibrated(1000)
+    with calibd.Monitor(model, server.grpc, max_buffer_bytes=10_000, close_timeout=60) as monitor:
+        monitor.send(predictions, labels)
+        monitor.label(np.arange(1000), labels)
+        monitor.send(predictions[:100], labels[:100])
+    counts = monitor.counts
+    assert (counts.rows, counts.accepted_rows, counts.dropped_rows) == (1100, 100, 1000)
+    assert (counts.labels, counts.dropped_labels) == (1000, 1000)
+    assert "rows are 1000 in one call, of about 32300 bytes, expected at most max_buffer" in caplog.text
+    assert client.calibration(model).dropped_rows == 1000

@@ -25,9 +25,9 @@ def given(probabilities=None, label=None, **more):
     (TWO, given(np.array([0.5, 0.5]), True)),
     (THREE, given(np.array([0.25, 0.5, 0.25], np.float64), np.int32(2))),
     (THREE, given([0.25, 0.5, 0.25], "owl", group="north")),
-    (THREE, given([0.0, 1.0, 0.0], prediction_id="a-1")),
+    (THREE, given([0.0, 1.0, 0.0], id="a-1")),
     (INTEGERS, given([0.25, 0.5, 0.25], 7)),
-    (INTEGERS, given([0.25, 0.5, 0.25], "5", prediction_id="x" * 128))])
+    (INTEGERS, given([0.25, 0.5, 0.25], "5", id="x" * 128))])
 def test_both_forms_are_equal(classes, row):
     usual = observation.usual_message(classes, row)
     assert usual is not None and usual == observation.checked_message(classes, row)
@@ -40,10 +40,10 @@ def test_both_forms_are_equal(classes, row):
     (THREE, given(0.5, 1)),
     (THREE, given([0.25, 0.5, 0.25], 3)),
     (THREE, given([0.25, 0.5, 0.25], "bird")),
-    (THREE, given([0.25, 0.5, 0.25], 0, prediction_id="")),
-    (THREE, given([0.25, 0.5, 0.25], 0, prediction_id="x" * 129)),
+    (THREE, given([0.25, 0.5, 0.25], 0, id="")),
+    (THREE, given([0.25, 0.5, 0.25], 0, id="x" * 129)),
     (THREE, given([0.25, 0.5, 0.25], 0, group="x" * 65)),
-    (THREE, given([0.25, 0.5, 0.25], outcome=1.0, prediction_id="a")),
+    (THREE, given([0.25, 0.5, 0.25], outcome=1.0, id="a")),
     (WITH_FEATURES, given([0.5, 0.5], 0)),
     (FORECAST, given([0.5, 0.5], 0))])
 def test_what_is_invalid_is_checked(classes, row):
@@ -56,7 +56,7 @@ def test_what_is_invalid_is_checked(classes, row):
     given(pd.Series([0.25, 0.5, 0.25], ["owl", "cat", "dog"]), 0),
     given([0, 1, 0], 0),
     given(np.ma.array([0.25, 0.5, 0.25]), 0),
-    given([0.25, 0.5, 0.25], 0, prediction_id=17),
+    given([0.25, 0.5, 0.25], 0, id=17),
     given([0.25, 0.5, 0.25], 0, group="nord-ö")])
 def test_rare_forms_are_checked(row):
     assert observation.usual_message(THREE, row) is None

@@ -428,5 +428,27 @@ def test_a_text_has_a_line_for_each_group_the_worst_first():
     assert groups[0].startswith("group bad ") and "2000 rows, OVER_LIMIT, MISCALIBRATED" in groups[0]
     assert groups[1].startswith("group good ")
     assert max(map(len, lines)) <= 100
-    assert "no test was run" in repr(found) and "p bound" not in repr(found)
-    assert "no test was run" not in repr(calibd.evaluate(p, y, replicates=99))
+    assert "lenses were not tested" in repr(found) and "p bound" not in repr(found)
+    assert "lenses were not tested" not in repr(calibd.evaluate(p, y, replicates=99))
+
+
+def test_the_replicates_of_each_test_mean_what_they_mean_for_calibctl(tmp_path):
+    p, y = over_confident(300, 2)
+    pd.DataFrame({"0": p[:, 0], "1": p[:, 1], "label": y}).to_csv(
+        tmp_path / "p.csv", index=False, float_format="%.17g")
+    for replicates, consistency in ((0, 999), (0, 0), (99, 0), (99, 199)):
+        found = calibd.evaluate(p, y, seed=3, replicates=replicates,
+                                consistency_replicates=consistency)
+        printed = calibctl("evaluate", tmp_path / "p.csv", "--label-column", "label", "--seed", 3,
+                           "--reliability-classes", 1, "--replicates", replicates,
+                           "--consistency-replicates", consistency)
+        local = found.to_dict()
+        assert local.get("consistencyTest") == printed.get("consistencyTest")
+        assert ("consistencyTest" in local) == (consistency > 0)
+        assert [lens["result"].get("pValue") for lens in local["lenses"]] == [
+            lens["result"].get("pValue") for lens in printed["lenses"]]
+        # The text says which tests there are.
+        assert ("lenses were not tested" in repr(found)) == (replicates == 0)
+        assert ("no consistency_replicates" in repr(found)) == (consistency == 0)
+        assert ("p = " in repr(found)) == (consistency > 0)
+    assert calibd.evaluate(p, y, replicates=0).message.HasField("consistency_test")

@@ -61,12 +61,21 @@ def test_a_call_waits_for_the_server_as_long_as_its_timeout(own_server):
         assert accepted == [1]
 
 
-def test_a_call_without_a_server_names_the_cause_at_its_deadline():
+def test_a_call_without_a_server_names_the_cause_at_once_and_at_its_deadline(caplog):
     with calibd.Client("127.0.0.1:1", timeout=2) as client:
         started = time.monotonic()
         with pytest.raises(calibd.Unavailable, match="failed to connect"):
             client.get_model("unknown")
         assert time.monotonic() - started > 1
+        with pytest.raises(calibd.Unavailable):
+            client.get_model("unknown")
+    # A line a minute, with the remedy.
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("calibd at 127.0.0.1:1 does not answer, and the call tries again for 2 s: ")
+    assert "failed to connect" in line and "Check that calibd runs" in line
+    with pytest.raises(calibd.Unavailable):
+        calibd.Client("127.0.0.1:1", timeout=1).stream("unknown")
+    assert "models/unknown: the stream to 127.0.0.1:1 does not open and tries again: " in caplog.text
 
 
 def test_a_watch_without_a_server_names_the_cause_at_its_deadline():
@@ -152,3 +161,40 @@ def test_a_stream_reaches_a_server_that_returns_after_an_outage(own_server):
         assert not wait_for(lambda: stream.counts.accepted_rows, 3)
         own_server.start()
     assert stream.counts.accepted_rows == 10
+
+
+HOPELESS = [("http", "http1.x server", "give the gRPC port"),
+            ("no-such-host.invalid:8460", "DNS resolution failed", "Check the name of the host")]
+
+
+@pytest.mark.parametrize("target, cause, remedy", HOPELESS)
+def test_an_address_that_is_certainly_wrong_fails_at_once(server, target, cause, remedy):
+    target = server.http if target == "http" else target
+    with calibd.Client(target, timeout=600) as client:
+        for call in (lambda: client.get_model("any"), lambda: client.stream("any"),
+                     lambda: next(client.watch("any")), lambda: client.run_test("any"),
+                     lambda: calibd.Monitor("any", target, on_full="block").observe([0.2, 0.8], 1)):
+            started = time.monotonic()
+            with pytest.raises(calibd.Unavailable, match=cause) as raised:
+                call()
+            assert time.monotonic() - started < 60
+            assert remedy in str(raised.value)
+
+
+@pytest.mark.parametrize("target", [
+    "127.0.0.1:65536", "127.0.0.1:0", "127.0.0.1:", "127.0.0.1", ":8460", "localhost:http",
+    "::1:8460", "http://127.0.0.1:8460", "a host:8460", "127.0.0.1:99999"])
+def test_an_impossible_address_is_refused_without_a_network(target, monkeypatch):
+    expected = 'target is .*, expected ("HOST:PORT"|a port from 1 to 65535)'
+    for make in (calibd.Client, calibd.AsyncClient, lambda target: calibd.Monitor("any", target)):
+        with pytest.raises(calibd.InvalidArgument, match=expected):
+            make(target)
+    monkeypatch.setenv("CALIBD_SERVER", target)
+    with pytest.raises(calibd.InvalidArgument, match="CALIBD_SERVER is"):
+        calibd.Client()
+
+
+@pytest.mark.parametrize("target", ["[::1]:8460", "[fe80::1%eth0]:8460", "dns:8460", "dns:///host:8460",
+                                    "unix:/run/calibd", "ipv4:127.0.0.1:8460", "host-1.example_2:1"])
+def test_the_forms_of_an_address(target):
+    calibd.Client(target).close()

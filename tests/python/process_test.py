@@ -80,6 +80,55 @@ def test_forks_while_threads_observe_lose_and_double_nothing(client, server, for
     assert client.calibration(forked).observations == counts.rows + FORKS
 
 
+def test_forks_while_other_threads_call_and_watch(client, server, forked):
+    monitor = calibd.Monitor(forked, server.grpc, close_timeout=60)
+    stop = threading.Event()
+    calls = [0, 0]
+    revisions = []
+
+    def call(i):
+        while not stop.is_set():
+            client.observe(forked, ROW, 2)
+            calls[i] += 1
+
+    def watch():
+        with calibd.Client(server.grpc) as watcher:
+            for answer in watcher.watch(forked, min_interval=0.1):
+                revisions.append(answer.revision)
+                if stop.is_set():
+                    return
+
+    def use():
+        monitor.observe(ROW, 2)
+        client.observe(forked, ROW, 2)
+        return next(client.watch(forked)).observations > 0 and monitor.close(60).accepted_rows
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(2)]
+    threads.append(threading.Thread(target=watch))
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(FORKS):
+            before = sum(calls), len(revisions)
+            # The threads of the parent go on after each fork.
+            assert wait_for(lambda: sum(calls) > before[0] and len(revisions) > before[1])
+            monitor.observe(ROW, 2)
+            assert in_child(use) == "1"
+        # A watch that its own thread forks continues in both processes.
+        changes = client.watch(forked)
+        next(changes)
+        assert in_child(lambda: next(changes).observations > 0) == "True"
+        assert next(changes).observations > 0
+        changes.close()
+    finally:
+        stop.set()
+        monitor.observe(ROW, 2)
+        for thread in threads:
+            thread.join()
+    assert monitor.close(60).accepted_rows == FORKS + 1
+    assert client.calibration(forked).observations == sum(calls) + 3 * FORKS + 1
+
+
 def observe_in_worker(monitor):
     monitor.observe(ROW, 2)
 
@@ -179,9 +228,15 @@ APPLICATION = """
 import calibd
 
 monitor = calibd.Monitor("{model}", "{address}", close_timeout=60)
+# It sends before the workers are forked.
+monitor.observe([0.2, 0.3, 0.5], 2)
+monitor.flush(60)
+client = calibd.Client("{address}")
+assert client.calibration("{model}").observations == 1
 
 def application(environment, start_response):
     monitor.observe([0.2, 0.3, 0.5], 2)
+    client.observe("{model}", [0.2, 0.3, 0.5], 2)
     start_response("200 OK", [])
     return [b"done"]
 """
@@ -206,7 +261,7 @@ def test_an_application_of_gunicorn_with_preload_delivers_its_rows(client, serve
     finally:
         gunicorn.terminate()
         _, log = gunicorn.communicate(timeout=100)
-    assert client.calibration(forked).observations == 20, log
+    assert client.calibration(forked).observations == 41, log
 
 
 def _free_port():

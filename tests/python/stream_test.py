@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import calibd
+from calibd import transport
 from wait_for import wait_for
 
 from conftest import BANDWIDTH, calibrated
@@ -503,11 +504,13 @@ def test_a_forked_process_has_connections_of_its_own(own_server):
         assert in_child(send) == "10"
         stream.send(predictions, labels)
     # gRPC hangs in a process that was forked while a call was running.
-    watch = client.watch("forked")
-    next(watch)
-    assert "forked while a call was running" in in_child(lambda: client.calibration("forked"))
-    assert "forked while a call was running" in in_child(lambda: calibd.Client(own_server.grpc))
-    watch.close()
+    with own_server.frozen():
+        caller = threading.Thread(target=client.calibration, args=("forked",))
+        caller.start()
+        assert wait_for(transport.is_calling)
+        assert "forked while a call was running" in in_child(lambda: client.calibration("forked"))
+        assert "forked while a call was running" in in_child(lambda: calibd.Client(own_server.grpc))
+    caller.join()
     assert client.calibration("forked").observations == 1 + 10 + 10 + 10 + 20
 
 

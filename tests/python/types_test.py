@@ -166,7 +166,7 @@ def test_ids_may_be_uuids(client):
         stream.send([0.2, 0.8], ids=ids[:2])
         stream.send([0.2, 0.8], ids=pd.Series(ids[2:]))
         stream.label([str(ids[0]), ids[1]], [0, 1])
-    assert client.observe("uuids", 0.2, prediction_id=ids[0]).duplicate_rows == 1
+    assert client.observe("uuids", 0.2, id=ids[0]).duplicate_rows == 1
     assert client.label("uuids", ids[2:], [1, 1]).matched == 2
     assert client.calibration("uuids").label_arrivals.pending_labelled == 4
 
@@ -368,3 +368,24 @@ def test_masked_values_are_no_numbers(client, on_full):
         stream.send(TWO, [0, np.ma.masked])
         stream.flush(60)
     assert (stream.counts.accepted_rows, stream.counts.dropped_rows) == (2, 7)
+
+
+@pytest.mark.parametrize("row", [
+    [[0.2, 0.3, 0.5]], ([0.2, 0.3, 0.5],), np.array([[0.2, 0.3, 0.5]]), np.float32([[0.2, 0.3, 0.5]]),
+    pd.DataFrame([[0.5, 0.2, 0.3]], index=[7], columns=["owl", "cat", "dog"])])
+def test_one_prediction_may_be_the_only_row_of_a_matrix(client, server, row):
+    client.create_model("only-rows", ["cat", "dog", "owl"], baseline="older", features=["age"])
+    before = client.calibration("only-rows").observations
+    case = pd.DataFrame({"age": [30.0]})
+    with calibd.Monitor("only-rows", server.grpc, close_timeout=60) as monitor, (
+            client.stream("only-rows")) as stream:
+        monitor.observe(row, "owl", baseline=row, features=[[30.0]])
+        monitor.observe(row, "owl", baseline=row, features=case)
+        stream.observe(row, "owl", baseline=row, features=case)
+        client.observe("only-rows", row, "owl", baseline=row, features=case)
+        with pytest.raises(calibd.InvalidArgument, match="have the shape|has the shape"):
+            client.observe("only-rows", np.full((2, 3), 1 / 3), "owl", baseline=row, features=case)
+    assert not monitor.dropped
+    answer = client.calibration("only-rows")
+    assert answer.observations == before + 4
+    assert answer.scores.log_loss == pytest.approx(-np.log(0.5), rel=1e-6)

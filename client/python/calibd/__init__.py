@@ -8,7 +8,8 @@
 The messages of the protocol are in calibd.v1.
 """
 from calibd.aio import AsyncClient, AsyncStream
-from calibd.client import Client, escape_id
+from calibd.arguments import escape_id
+from calibd.client import Client
 from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataLoss, DeadlineExceeded,
                            FailedPrecondition, FieldError, Internal, InvalidArgument, NotFound,
                            OutOfRange, PermissionDenied, ResourceExhausted, Unauthenticated,

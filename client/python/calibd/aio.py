@@ -80,8 +80,31 @@ class AsyncStream(_Threads):
         return f"<AsyncStream of {self._wrapped!r}>"
 
 
+def _opening(method: Callable[Concatenate[Client, _Arguments], ObservationStream],
+             ) -> Callable[Concatenate[Any, _Arguments], Awaitable[AsyncStream]]:
+    """The method with the same arguments, as one that is awaited and opens an AsyncStream."""
+    @functools.wraps(method)
+    async def call(self: _Threads, /, *arguments: _Arguments.args,
+                   **named: _Arguments.kwargs) -> AsyncStream:
+        opening = asyncio.ensure_future(self._run(method, self._wrapped, *arguments, **named))
+
+        def discard(opened: asyncio.Future[ObservationStream]) -> None:
+            """Ends a stream that nobody waits for any more."""
+            if not opened.cancelled() and opened.exception() is None:
+                self._threads.submit(opened.result().cancel)
+
+        try:
+            return AsyncStream(await asyncio.shield(opening), self._threads)
+        except asyncio.CancelledError:
+            opening.add_done_callback(discard)
+            raise
+    return call
+
+
 class AsyncClient(_Threads):
     """A Client whose methods are awaited, with the same names, arguments and results.
+
+    stream() opens an AsyncStream: `async with await client.stream(model) as stream`.
 
     The calls run in threads. A call that is cancelled ends its wait at once, and its thread when the
     server answers, or at the timeout. A Monitor needs no such client: its observe() never waits.
@@ -111,26 +134,12 @@ class AsyncClient(_Threads):
     recalibrate = _awaitable(Client.recalibrate)
     backup = _awaitable(Client.backup)
     verify = _awaitable(Client.verify)
-    _open_stream = _awaitable(Client.stream)
+    stream = _opening(Client.stream)
 
     def __reduce__(self) -> Any:
         """A copy in another process has connections and threads of its own."""
         rebuild, (target,) = self._wrapped.__reduce__()
         return functools.partial(AsyncClient, **rebuild.keywords), (target,)
-
-    async def stream(self, model: str, classes: Any = None, **options: Any) -> AsyncStream:
-        """Opens a stream: `async with await client.stream(model) as stream`. See Client.stream()."""
-        opening = asyncio.ensure_future(self._open_stream(model, classes, **options))
-        try:
-            return AsyncStream(await asyncio.shield(opening), self._threads)
-        except asyncio.CancelledError:
-            opening.add_done_callback(self._discard)
-            raise
-
-    def _discard(self, opening: asyncio.Future[ObservationStream]) -> None:
-        """Ends a stream that nobody waits for any more."""
-        if not opening.cancelled() and opening.exception() is None:
-            self._threads.submit(opening.result().cancel)
 
     async def watch(self, model: str, *, min_interval: float = 1.0,
                     after_revision: int = 0) -> AsyncIterator[results.Calibration]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Mapping, MappingView, Set
 from numbers import Real
 from typing import Any, Type, TypeVar
@@ -34,6 +35,9 @@ _RANGES = {"error_limit": "[0.0001, 0.5]", "significance_level": "[1e-9, 0.25]",
            "min_observations": "1..1e9", "min_group_observations": "1..1e9", "max_groups": "1..64",
            "false_alarm_cost": "[1e-100, 1e100]", "miss_cost": "[1e-100, 1e100]",
            "false_discovery_rate": "[1e-9, 0.25]", "folds": "2..20", "test_share": "(0, 1)"}
+# The ids in the name of a model; see Model.name of the protocol.
+MODEL_ID = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+_NAME = re.compile(f"models/{MODEL_ID}(/versions/{MODEL_ID})?")
 # Protobuf and float() raise these for values that do not fit.
 _UNFIT = (TypeError, ValueError, OverflowError)
 
@@ -92,13 +96,26 @@ def file_path(field: str, value: Any) -> pathlib.Path:
 
 def model_name(model: Any, field: str = "model") -> str:
     """The resource name of NAME, NAME@VERSION or a resource name."""
-    if not isinstance(model, str) or has_surrogate(model):
+    name = model if isinstance(model, str) else ""
+    if not name.startswith("models/"):
+        name, at, version = name.partition("@")
+        name = f"models/{name}/versions/{version}" if at else f"models/{name}"
+    if not _NAME.fullmatch(name):
         raise errors.invalid(
-            field, f"is {shown(model)}, expected NAME, NAME@VERSION or a resource name")
-    if model.startswith("models/"):
-        return model
-    name, at, version = model.partition("@")
-    return f"models/{name}/versions/{version}" if at else f"models/{name}"
+            field, f"is {shown(model)}, expected NAME, NAME@VERSION or a resource name, where each part "
+            f"matches ^{MODEL_ID}$: calibd.escape_id() makes such a part of any text")
+    return name
+
+
+def escape_id(text: str) -> str:
+    """An id of a model or version for any text; see Model.name of the protocol."""
+    if not isinstance(text, str) or has_surrogate(text):
+        raise errors.invalid("text", f"is {shown(text)}, expected text in UTF-8")
+    if re.fullmatch(MODEL_ID, text) and not text.startswith("x--"):
+        return text
+    plain = re.compile(rb"[A-Za-z0-9._]")
+    return "x--" + "".join(chr(byte) if plain.match(bytes([byte])) else f"-{byte:02x}"
+                           for byte in text.encode())
 
 
 def short_name(model: str) -> str:

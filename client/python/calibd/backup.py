@@ -30,7 +30,7 @@ def download(transport: Transport, path: str | pathlib.Path,
     # Only a complete backup gets its name.
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".part") as part:
         size = retry(lambda remaining: _receive(transport, part, on_progress, remaining),
-                     timeout, transport.timeout)
+                     timeout, transport.timeout, transport.log_outage)
         os.link(part.name, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

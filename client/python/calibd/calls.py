@@ -165,6 +165,17 @@ def only_row(probabilities: Any, labels: Any) -> tuple[Any, Any] | None:
     return probabilities[0], int(label) if isinstance(label, np.integer) else label
 
 
+def one_row(values: Any) -> Any:
+    """The numbers of one prediction, which may be the only row of a matrix, as of predict_proba()."""
+    if isinstance(values, (list, tuple)):
+        is_matrix = len(values) == 1 and isinstance(values[0], (list, tuple, np.ndarray))
+    else:
+        is_matrix = getattr(values, "ndim", 1) == 2 and len(values) == 1
+    if not is_matrix:
+        return values
+    return values.iloc[0] if hasattr(values, "iloc") else values[0]
+
+
 def is_plain(classes: Classes, values: Any, label: Any) -> bool:
     """Whether one row is certainly valid: the test that is fast for one row in the most usual form."""
     if classes.labels or classes.forecast is not None or classes.features:

@@ -7,7 +7,6 @@ import functools
 import logging
 import os
 import pathlib
-import re
 import time
 import uuid
 from types import TracebackType
@@ -19,15 +18,16 @@ import numpy as np
 from calibd import arguments, backup, choices, errors, results, times
 from calibd.arguments import assign, choose, expect, message, model_name, shown
 from calibd.arrays import POSITIVE_CLASS, Classes, invalid
+from calibd.calls import one_row
 from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
 from calibd.declaration import ClassNames, declared
 from calibd.observation import (Observation, check_counts, check_either, check_kind,
-                                checked_message, classes_of, is_ordered_unseen, labels_message,
+                                checked_message, classes_of, is_ordered_unseen, labels_messages,
                                 usual_message)
 from calibd.rows import MANY_ROWS, WHOLE_WARNING
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnFull, OnInvalid, StreamSettings
-from calibd.transport import Backoff, StreamChannels, Transport, pages, server_address
+from calibd.transport import Backoff, Interrupted, StreamChannels, Transport, pages, server_address
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import kernel_pb2 as kernel
@@ -49,17 +49,6 @@ _LONG_TIMEOUT = 600.0
 _LEAST_INTERVAL, _MOST_INTERVAL = 0.1, 3600
 # A page of the largest declarations fits into one response.
 _MODELS_PER_PAGE = 20
-
-
-def escape_id(text: str) -> str:
-    """An id of a model or version for any text; see Model.name of the protocol."""
-    if not isinstance(text, str) or arguments.has_surrogate(text):
-        raise errors.invalid("text", f"is {shown(text)}, expected text in UTF-8")
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", text) and not text.startswith("x--"):
-        return text
-    plain = re.compile(rb"[A-Za-z0-9._]")
-    return "x--" + "".join(chr(byte) if plain.match(bytes([byte])) else f"-{byte:02x}"
-                           for byte in text.encode())
 
 
 class Client:
@@ -252,36 +241,35 @@ class Client:
 
     def observe(self, model: str, probabilities: Any = None, label: Any = None, *,
                 forecast: Any = None, outcome: float | None = None,
-                prediction_id: str | int | uuid.UUID | None = None, group: str | int | None = None,
+                id: str | int | uuid.UUID | None = None, group: str | int | None = None,
                 request_id: str | None = None, baseline: Any = None,
                 features: Any = None) -> ingest.ObserveResponse:
         """Counts one prediction, and returns when it is durable. For many, use a stream.
 
         probabilities: m numbers in the order of the classes, or a dictionary or pandas Series that
-          names the classes; of a model with two classes also the probability of class 1.
+          names the classes, or a matrix of one row; of two classes also the probability of class 1.
         label: the true class, as in a stream, or the K truths of several labels; None: it comes
-          later, by prediction_id.
+          later, by id.
         forecast: instead of probabilities, of a model that forecasts a number: mean and standard
           deviation, quantiles, or draws. outcome: instead of the label.
-        request_id: a call that is repeated with it is counted once; None: a random one, so that
-          retries of this call are safe.
+        id: names the prediction for a label that comes later; needs a model with a label_grace.
+        request_id: a call that is repeated with it is counted once; None: a random one, because the
+          call retries. If an earlier attempt was counted, the answer has duplicate_rows 1.
         baseline: the prediction of the model's baseline, if the model declares one.
         features: the values of the model's feature_names, if it declares features, in this order, or
           as a dictionary or pandas Series with these names.
 
         What is given by names is right also after the model was created again with another order of
         its classes or features. With features by name, with names of classes and a request_id, or with
-        probabilities by name of a model whose classes have no names, each call asks for the declaration
-        first.
+        probabilities by name of a model whose classes have no names, it asks for the declaration first.
         """
         check_either("probabilities", probabilities, "forecast", forecast)
-        if label is None and outcome is None and prediction_id is None:
+        if label is None and outcome is None and id is None:
             truth = "label" if forecast is None else "outcome"
-            raise invalid(truth, f"is missing: give the {truth}, or a prediction_id by which it comes "
-                          "later")
+            raise invalid(truth, f"is missing: give the {truth}, or an id by which it comes later")
         name = model_name(model)
-        given = Observation(probabilities, label, forecast, outcome, prediction_id, group, baseline,
-                            features)
+        given = Observation(one_row(probabilities), label, one_row(forecast), outcome, id, group,
+                            one_row(baseline), one_row(features))
         try:
             known, observations = self._message(name, given, request_id is not None)
             self._warn_of_classes(name, observations)
@@ -334,7 +322,9 @@ class Client:
         """Sends the labels of predictions that were sent, or come within a minute, with these ids.
 
         ids: texts, integers or UUIDs. labels: the true classes, as in a stream. outcomes: instead of
-        labels, for a model that forecasts a number. Returns what became of them.
+        labels, for a model that forecasts a number. Returns what became of them. Many labels are
+        sent in several messages, except with a request_id. If one fails, repeat the call: the label
+        of an id counts once.
         """
         check_either("labels", labels, "outcomes", outcomes)
         name = model_name(model)
@@ -342,9 +332,16 @@ class Client:
         classes = (Classes(0, (), 0, models.Forecast()) if labels is None else
                    classes_of(self.get_model(name)))
         check_kind(classes, ("labels", labels), ("outcomes", outcomes))
-        request = ingest.ObserveRequest(model=name, labels=labels_message(
-            classes, ids, outcomes if labels is None else labels))
-        return self._observe(request, request_id).labels
+        counts = ingest.LabelCounts()
+        for first, part in labels_messages(classes, ids, outcomes if labels is None else labels,
+                                           request_id is None):
+            try:
+                found = self._observe(ingest.ObserveRequest(model=name, labels=part), request_id).labels
+            except errors.CalibdError as error:
+                raise error.with_addition(f"labels[:{first}] are counted") if first else error
+            for field in counts.DESCRIPTOR.fields:
+                setattr(counts, field.name, getattr(counts, field.name) + getattr(found, field.name))
+        return counts
 
     def _observe(self, request: ingest.ObserveRequest,
                  request_id: str | None) -> ingest.ObserveResponse:
@@ -393,7 +390,7 @@ class Client:
                 with self._transport.server_stream(
                         "CalibrationService/WatchCalibration", request,
                         service.WatchCalibrationResponse,
-                        first_timeout=self._transport.timeout) as call:
+                        first_timeout=self._transport.timeout, is_repeatable=True) as call:
                     last = -1
                     for change in call:
                         if change.revision <= last:
@@ -407,10 +404,13 @@ class Client:
                             result = results.Calibration(name, change.calibration)
                             result.revision = change.revision
                             yield result
+            except Interrupted:
+                continue
             except grpc.RpcError as rpc_error:
                 error = errors.from_rpc_error(rpc_error)
                 if self._transport.closed.is_set() or not (
-                        errors.is_retryable(error) or errors.is_cut_off(error)):
+                        errors.is_retryable(error) or errors.is_cut_off(error)) or (
+                            not was_reached and errors.is_hopeless(error)):
                     raise error from None
             except errors.DeadlineExceeded as late:
                 error = late
@@ -419,7 +419,9 @@ class Client:
             delay = backoff.next(error.retry_seconds)
             if not was_reached and time.monotonic() + delay >= deadline:
                 raise error
-            if was_reached and not is_lost:
+            if not was_reached:
+                self._transport.log_outage(error, deadline - time.monotonic())
+            elif not is_lost:
                 is_lost = True
                 _LOG.warning("%s: the watch reconnects: %s", name, error.message)
             self._transport.closed.wait(delay)
@@ -490,14 +492,16 @@ class Client:
             on_progress, timeout).result)
 
     def evaluate(self, model: str, *, lenses: Sequence[Lens] = (), null: Null | None = None,
-                 replicates: int | None = None, seed: int | None = None, window: int = 0,
+                 replicates: int | None = None, consistency_replicates: int | None = None,
+                 seed: int | None = None, window: int = 0, local_features: Sequence[str] = (),
                  reliability_classes: Sequence[int] | None = None,
-                 local_features: Sequence[str] = (),
                  settings: service.EvaluateRequest | None = None,
                  on_progress: OnProgress | None = None,
                  timeout: float = _LONG_TIMEOUT) -> results.Evaluation:
         """The complete evaluation of the window, with reliability diagrams.
 
+        replicates: of the tests of the lenses, or of forecasts; 0: none. consistency_replicates: of
+        the test of the first binned error of a model of classes; None: 999; 0: no test.
         reliability_classes: classes that get a diagram besides the top label; None: for two classes,
         class 1. local_features: some of the features of a model that forecasts a number; says where
         it is wrong by these alone. settings: all further fields of the request.
@@ -508,20 +512,19 @@ class Client:
             expect("settings", settings, service.EvaluateRequest, "a message EvaluateRequest")
             request.CopyFrom(settings)
         declared_model = self.get_model(name)
-        if reliability_classes is None and not request.reliability_classes:
-            has_two = declared_model.classes.count == 2
-            reliability_classes = [POSITIVE_CLASS] if has_two else None
+        if reliability_classes is None and not request.reliability_classes and (
+                declared_model.classes.count == 2):
+            reliability_classes = [POSITIVE_CLASS]
         request.MergeFrom(message(
-            service.EvaluateRequest, model=name, replicates=replicates, seed=seed, window=window,
+            service.EvaluateRequest, model=name, replicates=replicates,
+            consistency_replicates=consistency_replicates, seed=seed, window=window,
             null=choose("null", null, choices.NULLS), lenses=choices.lenses(lenses),
             reliability_classes=reliability_classes, local_features=local_features))
-        has_tests = request.replicates or not request.HasField("replicates")
-        if has_tests and declared_model.HasField("classes"):
+        if declared_model.HasField("classes"):
             # calibctl evaluate has these two tests by default.
-            if not request.consistency_replicates:
+            if consistency_replicates is None and not request.consistency_replicates:
                 request.consistency_replicates = choices.CONSISTENCY_REPLICATES
-            if not request.cme_test_locations:
-                request.cme_test_locations = choices.CME_LOCATIONS
+            request.cme_test_locations = request.cme_test_locations or choices.CME_LOCATIONS
         return results.Evaluation(name, self._transport.long(
             "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",
             on_progress, timeout).evaluation)

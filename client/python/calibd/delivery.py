@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator
 import grpc
 from google.protobuf.message import DecodeError
 
-from calibd import endings, errors, forks, loss_log, transport
+from calibd import endings, errors, forks, transport
 from calibd.calls import Call, convert, take_mergeable, text_of
 from calibd.errors import CalibdError
 from calibd.ledger import Connection, Ledger
@@ -35,7 +35,7 @@ _REFUSALS = (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, e
 class Delivery:
     """Delivers rows, and reopens a lost connection for it.
 
-    All attributes need the lock `changed` to be held, except `wait_until_open` and `join`.
+    All attributes need the lock `changed` to be held, except `join`.
 
     failure: the error that has ended the delivery; None: it runs.
     buffered: the size of the rows in the queue and in the window.
@@ -50,8 +50,6 @@ class Delivery:
         self.failure: CalibdError | None = None
         self.delivers_at_exit = settings.on_full == "drop"
         self.log = LossLog(settings.model, self.ledger, self.changed)
-        # The earliest time of the next line about a refusal, by the monotonic clock.
-        self._next_line = 0.0
         if settings.on_full == "drop" and (unusable := transport.unusable()) is not None:
             # No later attempt can succeed in this process, so all rows are dropped at once.
             self.failure = self.log.error = unusable
@@ -209,11 +207,18 @@ class Delivery:
             raise self.failure
         return True
 
-    def wait_until_open(self, timeout: float) -> None:
-        """Waits for the first connection."""
-        with self.changed:
-            if not self.wait(lambda: self.ledger.classes is not None, None, time.monotonic() + timeout):
-                raise self.stalled(f"the server did not open the stream within {timeout:g} s")
+    def wait_until_open(self, stall_timeout: float | None, timeout: float | None = None) -> None:
+        """Waits for the first connection. Raises at once if the address is certainly wrong.
+
+        stall_timeout: see wait(). timeout: seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not self.wait(lambda: self.ledger.classes is not None or errors.is_hopeless(self.log.error),
+                         stall_timeout, deadline):
+            raise self.stalled(f"the server did not open the stream within {timeout:g} s")
+        if self.ledger.classes is None:
+            assert self.log.error is not None
+            raise self.log.error
 
     def stalled(self, message: str) -> CalibdError:
         """The error of a wait without progress, with that of the last connection."""
@@ -292,6 +297,7 @@ class Delivery:
         """Waits before the next connection, or ends the stream if there is no use in one."""
         with self.changed:
             self.log.error = error
+            self.changed.notify_all()
             is_refused = error is not None and not _is_resumable(error)
             if is_refused and self.settings.on_full == "block":
                 assert error is not None
@@ -299,19 +305,18 @@ class Delivery:
             elif is_refused and not isinstance(error, _REFUSALS):
                 self._start_over()
             has_failed = self.failure is not None
-            is_due = is_refused and time.monotonic() >= self._next_line
-            if is_due:
-                self._next_line = time.monotonic() + loss_log.LOG_SECONDS
+            if not has_failed and (is_refused or not self._connection_opens):
+                what = "is refused" if is_refused else "does not open"
+                self.log.obstacle = (f"the stream to {self._channels.target} {what} and tries again: "
+                                     f"{error}")
+                self.log.log_soon()
         self.log.write_lost()
         if has_failed:
             return
+        self.log.log_obstacle()
         # The delay ends before the stall timeout of a waiting caller.
         delay = min(backoff.next(error.retry_seconds if error is not None else None),
                     self.settings.stall_timeout / 2)
-        # A handler of the log may take long, and no call must wait for it.
-        if is_due:
-            write(logging.WARNING, "%s: the stream is refused and tries again: %s", self.settings.model,
-                  error)
         write(logging.INFO, "%s: the stream reconnects in %.1f s: %s", self.settings.model,
               delay, error)
         with self.changed:
@@ -368,7 +373,12 @@ class Delivery:
                     call.cancel()
             return None
         except grpc.RpcError as error:
-            return errors.from_rpc_error(error)
+            if not connection.was_silent:
+                return errors.from_rpc_error(error)
+            # The attempts before this one may have found the cause.
+            known = None if connection.opened else self.log.error
+            return known or errors.DeadlineExceeded(
+                f"the server sent nothing for {self.settings.stall_timeout:g} s")
         finally:
             with self.changed:
                 connection.ended = True
@@ -395,6 +405,8 @@ class Delivery:
                 return True
             is_progress, size = self.ledger.handle(connection, self.finishing, response)
             self.buffered -= size
+            if connection.opened:
+                self.log.obstacle = ""
             if is_progress:
                 self.last_progress = time.monotonic()
                 self.log.error = None
@@ -450,6 +462,7 @@ class Delivery:
             # A connection that lives but on which nothing happens is replaced by another one.
             silent = time.monotonic() - max(self.last_progress, self._waiting_since, connection.started)
             if silent >= self.settings.stall_timeout:
+                connection.was_silent = True
                 self._end_connection()
                 return
             self.changed.wait(self.settings.stall_timeout - silent)
@@ -525,4 +538,5 @@ class Delivery:
 
 def _is_resumable(error: CalibdError) -> bool:
     # These are more errors than those of a repeated call, because the numbers make a resend safe.
-    return errors.is_retryable(error) or errors.is_cut_off(error) or error.reason == "NOT_FINISHED"
+    return (errors.is_retryable(error) or errors.is_cut_off(error)
+            or error.reason in ("NOT_FINISHED", errors.DeadlineExceeded.code.name))

@@ -20,6 +20,16 @@ _OBVIOUS = ("INVALID_ARGUMENT", "INVALID_FIELD", "INVALID_OBSERVATIONS", "INVALI
 _MAX_TEXT = 10_000
 
 
+# What gRPC says of an address that no repetition will reach, and what to do.
+_HOPELESS = {
+    "Trying to connect an http1.x server": (
+        "This port speaks HTTP: give the gRPC port of calibd, which is 8460 unless --listen says "
+        "otherwise."),
+    "DNS resolution failed": (
+        "Check the name of the host in the address, which was given or is in CALIBD_SERVER."),
+}
+
+
 class FieldError(NamedTuple):
     """A field that is invalid: its path, such as `rows[17].probabilities`, and what is wrong."""
 
@@ -58,6 +68,11 @@ class CalibdError(Exception):
         self.reason = reason or self.code.name
         self._has_reason = bool(reason)
         self.retry_seconds = retry_seconds
+
+    def with_addition(self, text: str) -> CalibdError:
+        """The same error with a further message."""
+        return type(self)(f"{self.message}; {text}", self.fields,
+                          self.reason if self._has_reason else "", self.retry_seconds)
 
     @property
     def remedy(self) -> str:
@@ -165,8 +180,14 @@ class Unavailable(CalibdError):
     """The server cannot be reached, or is starting or stopping."""
 
     code = grpc.StatusCode.UNAVAILABLE
-    _remedy = ("Check that calibd runs, and that the address given to Client or in CALIBD_SERVER is "
-               "right.")
+    _remedy = ("Check that calibd runs, and that its address, which was given or is in CALIBD_SERVER, "
+               "is right.")
+
+    @property
+    def remedy(self) -> str:
+        """What to do, in a sentence."""
+        return next((remedy for words, remedy in _HOPELESS.items() if words in self.message),
+                    super().remedy)
 
 
 class DataLoss(CalibdError):
@@ -259,6 +280,11 @@ def is_retryable(error: CalibdError) -> bool:
     """Whether the same call may succeed later."""
     return isinstance(error, Unavailable) or (
         isinstance(error, ResourceExhausted) and error.retry_seconds is not None)
+
+
+def is_hopeless(error: CalibdError | None) -> bool:
+    """Whether the address is certainly wrong: no calibd answers there, or its host has no address."""
+    return isinstance(error, Unavailable) and any(words in error.message for words in _HOPELESS)
 
 
 def is_cut_off(error: CalibdError) -> bool:

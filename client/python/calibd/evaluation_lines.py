@@ -74,6 +74,17 @@ def test_lines(result: evaluation.QuadraticTestResult) -> list[tuple[str, str]]:
     return lines
 
 
+def consistency_lines(evaluated: evaluation.Evaluation) -> list[tuple[str, str]]:
+    """The test of the first ECE by resampling, or that it was not run."""
+    if not evaluated.HasField("consistency_test"):
+        return [("test of ECE", "not run, because there are no consistency_replicates")] if (
+            evaluated.binned_errors) else []
+    test = evaluated.consistency_test
+    return [("test of ECE", f"{test.spec.WhichOneof('bins')}: calibrated {test.replicate_mean:.3g} +- "
+             f"{test.replicate_standard_deviation:.2g}, p = {test.p_value:.3g} for one look"),
+            ("", test.caveat)]
+
+
 def order(error: monitoring.ErrorInterval) -> tuple[float, float]:
     """The key that sorts errors: that of the worse error is larger."""
     return error.lower, error.estimate

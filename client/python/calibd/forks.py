@@ -1,9 +1,10 @@
 """Streams and fork(): gRPC survives a fork only while none of its threads runs.
 
-Before a fork all connections end, and afterwards they open again in the parent; the numbers of the
-batches make that exact. In the child, streams start anew. A fork waits at most two seconds until
-gRPC is quiet. If it is not, the child cannot use gRPC, and its streams drop their rows: otherwise gRPC
-might hang in it, or end it.
+Before a fork all streams and watches end, and afterwards they open again in the parent; the numbers
+of the batches make that exact. Other calls end by themselves, and new ones wait. In the child,
+streams start anew. A fork waits at most two seconds until gRPC is quiet. If it is not, because a
+call takes longer, the child cannot use gRPC, and its streams drop their rows: otherwise gRPC might
+hang in it, or end it.
 """
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _MAX_SECONDS = 2.0
 # gRPC is quiet if none of its threads has run for so many seconds.
 _QUIET_SECONDS = 0.01
+# So many seconds after a call its threads have ended.
+_CALM_SECONDS = 1.0
 _TASKS = pathlib.Path("/proc/self/task")
 _SWITCHES = re.compile(r"ctxt_switches:\s*(\d+)")
 # The threads of gRPC that run as long as a call, by the functions in their names.
@@ -42,7 +45,7 @@ class Forkable(Protocol):
 class _State:
     forking = False
     # A call that makes gRPC unusable in the child.
-    refusal: AbstractContextManager[None] | None = None
+    refusal: AbstractContextManager[object] | None = None
     deliveries: set[Delivery] = set()
     streams: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
@@ -71,15 +74,16 @@ def start_anew_in_children(stream: Forkable) -> None:
 
 def _before() -> None:
     _State.forking = True
+    transport.hold_calls()
     deliveries = running()
-    if not deliveries:
+    if not deliveries and not transport.has_called(_CALM_SECONDS):
         return
     for delivery in deliveries:
         delivery.park()
     deadline = time.monotonic() + _MAX_SECONDS
     if not (_await(lambda: all(delivery.is_parked() for delivery in deliveries), deadline)
-            and not transport.is_calling() and _await(_has_no_call, deadline)
-            and _await(_is_quiet, deadline)):
+            and _await(lambda: not transport.is_calling(), deadline)
+            and _await(_has_no_call, deadline) and _await(_is_quiet, deadline)):
         _State.refusal = transport.calling()
         _State.refusal.__enter__()
 
@@ -120,6 +124,7 @@ def _switches() -> dict[str, list[str]]:
 
 def _after_in_parent() -> None:
     _State.forking = False
+    transport.release_calls()
     if _State.refusal is not None:
         _State.refusal.__exit__(None, None, None)
         _State.refusal = None

@@ -27,6 +27,8 @@ class Connection:
     opened: bool = False
     ended: bool = False
     finish_written: bool = False
+    # It was ended because nothing happened on it for the stall timeout.
+    was_silent: bool = False
     # Rows and labels written on it, and the labels that may have been accepted before.
     rows: int = 0
     repeatable_labels: int = 0

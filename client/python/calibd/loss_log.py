@@ -9,7 +9,7 @@ from calibd.errors import CalibdError
 from calibd.ledger import Ledger
 
 _LOG = logging.getLogger("calibd")
-# Seconds between two lines about dropped rows.
+# Seconds between two lines about dropped rows, and about a stream that does not open.
 LOG_SECONDS = 60.0
 
 
@@ -28,6 +28,7 @@ class LossLog:
     """Logs the losses of one stream. Its attributes need the lock `changed` to be held.
 
     error: the error of the last connection, until the server answers again.
+    obstacle: what keeps the stream from opening; empty if it is open.
     is_over: the stream has ended.
     is_closed: its close has been logged, and what is dropped now came too late.
     """
@@ -37,10 +38,11 @@ class LossLog:
         self._ledger = ledger
         self._changed = changed
         self.error: CalibdError | None = None
+        self.obstacle = ""
         self.is_over = False
         self.is_closed = False
-        # The earliest time of the next line about dropped rows, by the monotonic clock.
-        self._next_line = 0.0
+        # The earliest times of the next lines, by the monotonic clock.
+        self._next_line = self._next_obstacle = 0.0
         # The text that write_lost() will log; empty if there is none.
         self._lost = ""
         # Number of dropped rows and labels that the last line of the log stated.
@@ -89,8 +91,17 @@ class LossLog:
             write(logging.WARNING, "%s: dropped %d rows and labels, %d in all; %s", self._model, since,
                   total, cause)
 
+    def log_obstacle(self) -> None:
+        """Logs what keeps the stream from opening, once a minute. Takes the lock itself."""
+        with self._changed:
+            if not self.obstacle or time.monotonic() < self._next_obstacle:
+                return
+            self._next_obstacle = time.monotonic() + LOG_SECONDS
+            obstacle = self.obstacle
+        write(logging.WARNING, "%s: %s", self._model, obstacle)
+
     def log_soon(self) -> None:
-        """Logs dropped rows now and each minute, as long as rows are dropped.
+        """Logs dropped rows and the obstacle now and each minute, as long as there are any.
 
         A handler of the log may take long, so a thread calls it.
         """
@@ -105,10 +116,12 @@ class LossLog:
     def _log_each_minute(self) -> None:
         while True:
             self.log_dropped()
+            self.log_obstacle()
             with self._changed:
                 self._changed.wait_for(lambda: self.is_over, LOG_SECONDS)
                 counts = self._ledger.counts
-                if self.is_over or counts.dropped_rows + counts.dropped_labels == self._logged:
+                if self.is_over or not self.obstacle and (
+                        counts.dropped_rows + counts.dropped_labels == self._logged):
                     self._thread = None
                     return
 

@@ -20,9 +20,10 @@ class Monitor(ObservationStream):
     own, which opens when it has rows. Calls return within microseconds, whether calibd is there,
     slow, absent, or refuses the rows, and raise no error. What was buffered is sent when it
     returns; rows for which the buffer has no room are dropped, reported to calibd, counted in
-    `counts`, and logged once a minute. close(), and the end of the process, wait at most
-    close_timeout seconds for the server. A process that a signal kills loses the rows that it
-    has not sent: install a handler that ends it by sys.exit(), as servers of HTTP do.
+    `counts`, and logged once a minute. So is the reason why calibd is not reached. close(), and
+    the end of the process, wait at most close_timeout seconds for the server. A process that a
+    signal kills loses the rows that it has not sent: install a handler that ends it by
+    sys.exit(), as servers of HTTP do.
 
     target: "HOST:PORT"; without it the environment variable CALIBD_SERVER or 127.0.0.1:8460.
     on_full: "block": calls wait for the server when the buffer is full, and raise errors.

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,12 @@ from calibd.rows import Extras, LabelRows, Rows, invalid_rows, rows_of
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import model_service_pb2 as models
 
+# The most rows of a message of any server.
+MAX_ROWS = 65536
+# The most rows of a loss that a server computes.
+# The default of the server's --max-message-bytes, less the names in a request.
+_MAX_BYTES = (1 << 20) - 1024
+
 
 class Observation(NamedTuple):
     """The arguments of Client.observe()."""
@@ -22,7 +28,7 @@ class Observation(NamedTuple):
     label: Any
     forecast: Any
     outcome: Any
-    prediction_id: Any
+    id: Any
     group: Any
     baseline: Any
     features: Any
@@ -65,7 +71,7 @@ def usual_message(classes: Classes, given: Observation) -> ingest.Observations |
         message.labels.append(label)
         if _is_name(classes, given.label):
             message.class_names.extend(classes.names)
-    for texts, text, limit in ((message.prediction_ids, given.prediction_id, MAX_ID_BYTES),
+    for texts, text, limit in ((message.prediction_ids, given.id, MAX_ID_BYTES),
                                (message.group_values, given.group, MAX_GROUP_BYTES)):
         if text is not None:
             if type(text) is not str or not text.isascii() or not 1 <= len(text) <= limit:
@@ -95,7 +101,7 @@ def checked_message(classes: Classes, given: Observation) -> ingest.Observations
     check_kind(classes, ("labels", given.label), ("outcomes", given.outcome))
     truth = given.outcome if given.label is None else given.label
     ids, groups, truths = (None if value is None else [value] for value in (
-        given.prediction_id, given.group, truth))
+        given.id, given.group, truth))
     values = (_one("forecasts", given.forecast) if given.probabilities is None else
               _one("probabilities", given.probabilities))
     rows = rows_of(classes._replace(row_sum_tolerance=math.inf), values, truths,
@@ -107,13 +113,25 @@ def checked_message(classes: Classes, given: Observation) -> ingest.Observations
     return message
 
 
-def labels_message(classes: Classes, ids: Any, labels: Any) -> ingest.Labels:
-    """labels: classes, or the outcomes of a model that forecasts a number."""
+def labels_messages(classes: Classes, ids: Any, labels: Any,
+                    is_divided: bool) -> Iterator[tuple[int, ingest.Labels]]:
+    """The number of the first label of each message, and the message.
+
+    labels: classes, or the outcomes of a model that forecasts a number.
+    is_divided: into as many messages as a server needs by default; else there is one.
+    """
     rows = LabelRows(classes, ids, labels)
     if not len(rows):
         raise invalid("labels", "are empty, expected one for each id")
-    message: ingest.Labels = ingest.Labels.FromString(_all_bytes(rows))
-    return message
+    if not is_divided and len(rows) > MAX_ROWS:
+        raise invalid("ids", f"are {len(rows)}, expected at most {MAX_ROWS} with a request_id, which "
+                      "names one message: leave it out, because the label of an id counts once, or send "
+                      "them by a stream with an idempotency_key")
+    if fault := invalid_rows(0, rows):
+        raise fault
+    max_bytes = _MAX_BYTES if is_divided else 2**63 - 1
+    return ((int(chunk.rows[0]), ingest.Labels.FromString(b"".join(chunk.parts)))
+            for chunk in rows.chunks(0, MAX_ROWS, max_bytes))
 
 
 def check_counts(what: str, rows: int, counts: tuple[int, ...]) -> None:

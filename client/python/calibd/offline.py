@@ -251,8 +251,8 @@ def _features(features: Any, rows: int) -> tuple[Floats, list[str]]:
 def evaluate(p: Any, y: Any, *, classes: int | ClassNames | None = None,
              error_limit: float = _ERROR_LIMIT, groups: Any = None, features: Any = None,
              lenses: Sequence[Lens] = (), null: Null | None = None, replicates: int | None = None,
-             seed: int | None = None, bandwidth: float | None = None,
-             reliability_classes: Sequence[int] | None = None,
+             consistency_replicates: int = choices.CONSISTENCY_REPLICATES, seed: int | None = None,
+             bandwidth: float | None = None, reliability_classes: Sequence[int] | None = None,
              significance_level: float = _SIGNIFICANCE_LEVEL, predictions_follow_labels: bool = False,
              settings: service.EvaluateRequest | None = None, threads: int | None = None,
              on_progress: OnProgress | None = None) -> results.Evaluation:
@@ -267,6 +267,8 @@ def evaluate(p: Any, y: Any, *, classes: int | ClassNames | None = None,
       class 1.
     groups: a name for each row: there is an answer for each group.
     features: n x d numbers that are known of each case: tests whether similar cases are calibrated.
+    replicates: of the tests of the lenses; 0: no such tests.
+    consistency_replicates: of the test of the first binned error by resampling; 0: no test.
     bandwidth: of the kernel of the tests; by default the median distance of the predictions. A server
       chooses it from the first 500 of a model.
     settings: further fields of the request.
@@ -275,15 +277,12 @@ def evaluate(p: Any, y: Any, *, classes: int | ClassNames | None = None,
     """
     criteria = _criteria(error_limit, significance_level)
     rows = _rows(p, y, classes)
-    # Both tests are simulated, as those of the lenses are.
-    tests = replicates != 0
     if reliability_classes is None and rows.classes.size == 2:
         reliability_classes = [POSITIVE_CLASS]
     request = message(
         service.EvaluateRequest, lenses=choices.lenses(lenses), replicates=replicates, seed=_seed(seed),
         null=choose("null", null, choices.NULLS), reliability_classes=reliability_classes,
-        consistency_replicates=choices.CONSISTENCY_REPLICATES if tests else 0,
-        cme_test_locations=choices.CME_LOCATIONS if tests else 0,
+        consistency_replicates=consistency_replicates, cme_test_locations=choices.CME_LOCATIONS,
         predictions_follow_labels=predictions_follow_labels)
     if settings is not None:
         expect("settings", settings, service.EvaluateRequest, "a message EvaluateRequest")
@@ -304,7 +303,8 @@ def assert_within_limit(p: Any, y: Any, error_limit: float = _ERROR_LIMIT, *,
     few rows to decide are a failure too: give more, or a larger limit. Returns the evaluation, which
     has no p-values.
     """
-    result = evaluate(p, y, classes=classes, error_limit=error_limit, replicates=0)
+    result = evaluate(p, y, classes=classes, error_limit=error_limit, replicates=0,
+                      consistency_replicates=0)
     result.assert_within_limit()
     return result
 

@@ -17,8 +17,8 @@ from calibd import errors, recalibration
 from calibd.arguments import short_name
 from calibd.arrays import Classes
 from calibd.diagram import Band, Cell, Interval, Point, coverage_svg, reliability_svg
-from calibd.evaluation_lines import (action_lines, count, forecast_lines, interval, order, simulated,
-                                     test_lines, worst)
+from calibd.evaluation_lines import (action_lines, consistency_lines, count, forecast_lines, interval,
+                                     order, simulated, test_lines, worst)
 from calibd.facts import Facts
 from calibd.v1 import calibration_service_pb2 as calibration
 from calibd.v1 import comparison_pb2
@@ -356,7 +356,7 @@ class Evaluation(_Judged[evaluation.Evaluation]):
                    f"{self.message.brier.discrimination:.4g} discrimination + "
                    f"{self.message.brier.uncertainty:.4g} uncertainty")]
         if not any(lens.result.HasField("p_value") for lens in self.message.lenses):
-            lines.append(("tests", "no test was run, because there are no replicates"))
+            lines.append(("tests", "the lenses were not tested, because there are no replicates"))
         for lens in self.message.lenses:
             if lens.HasField("result") and not lens.result.HasField("p_value"):
                 lines.append((lens.lens, " ".join(test_lines(lens.result)[0])))
@@ -368,6 +368,7 @@ class Evaluation(_Judged[evaluation.Evaluation]):
         for error in self.message.binned_errors:
             kind = error.spec.WhichOneof("bins") or ""
             lines.append(("ECE", f"{error.ece:.4g} ({kind}, {error.bins} bins)"))
+        lines += consistency_lines(self.message)
         if self.message.individual.HasField("test"):
             lines.append(("similar cases", f"MMD^2 {simulated(self.message.individual.test)}"))
         if self.message.HasField("decision_loss"):

@@ -14,7 +14,7 @@ import numpy as np
 from calibd import errors, forks
 from calibd.arguments import expect
 from calibd.arrays import Classes
-from calibd.calls import (NO_EXTRAS, Call, call_size, is_plain, listed, only_row, owned,
+from calibd.calls import (NO_EXTRAS, Call, call_size, is_plain, listed, one_row, only_row, owned,
                           owned_extras, row_count, stacked, text_of)
 from calibd.delivery import Delivery
 from calibd.errors import CalibdError, FieldError
@@ -57,7 +57,7 @@ class ObservationStream:
             try:
                 with self._changed:
                     self._delivery.start()
-                self._delivery.wait_until_open(open_timeout)
+                    self._delivery.wait_until_open(None, open_timeout)
             except BaseException:
                 self.cancel()
                 raise
@@ -149,7 +149,8 @@ class ObservationStream:
         The rows of calls that follow each other, from any threads, are sent together.
 
         prediction: m numbers in the order of the classes, a pandas Series whose index names them, or
-          the probability of class 1 of two; or one forecast of a number.
+          the probability of class 1 of two; or one forecast of a number. It may be the only row of a
+          matrix, as predict_proba() returns it.
         truth: the true class, the outcome or the truths; None: it comes later, by id.
         group, logits, baseline, features: of this prediction; see send().
         """
@@ -159,6 +160,7 @@ class ObservationStream:
                 extras = Extras(id, group, None, features)
             self._queue(False, prediction, truth, extras, logits, baseline, True)
             return
+        prediction, baseline, features = one_row(prediction), one_row(baseline), one_row(features)
         single = None
         if (baseline is None and logits is False and id is None and group is None
                 and features is None):
@@ -307,7 +309,16 @@ class ObservationStream:
         count = 1 if is_single else row_count(truths if labels_only else values)
         try:
             expect("logits", logits, (bool, np.bool_), "True or False")
+            if is_single:
+                values, baseline = one_row(values), one_row(baseline)
+                if extras.features is not None:
+                    extras = extras._replace(features=one_row(extras.features))
             size = call_size(values, truths, extras, baseline)
+            # To copy it would make the caller wait, and take more memory than it has allowed.
+            if size > self._settings.max_buffer_bytes and not is_single:
+                raise errors.InvalidArgument(
+                    f"are {count} in one call, of about {size} bytes, expected at most "
+                    f"max_buffer_bytes, {self._settings.max_buffer_bytes}: give fewer at once")
             values, truths, baseline = owned(values), owned(truths), owned(baseline)
             extras = owned_extras(extras, count)
         # Values of the caller may raise errors of any kind, and a handler must not fail for them.
@@ -354,7 +365,7 @@ class ObservationStream:
             with self._changed:
                 self._check_open()
                 delivery.start()
-                self._wait_for(lambda: ledger.classes is not None)
+                delivery.wait_until_open(self._settings.stall_timeout)
                 assert ledger.classes is not None
                 classes = ledger.classes
                 first = ledger.counts.rows if what == "rows" else ledger.counts.labels
@@ -386,9 +397,8 @@ class ObservationStream:
                 try:
                     self._push(chunk)
                 except (errors.Unavailable, errors.DeadlineExceeded) as error:
-                    raise type(error)(
-                        f"{error.message}; {what}[{chunk.rows[0]}] and the following ones were not "
-                        "accepted", error.fields, error.reason, error.retry_seconds) from None
+                    raise error.with_addition(
+                        f"{what}[{chunk.rows[0]}] and the following ones were not accepted") from None
 
     def _warn_of_classes(self, rows: Rows) -> None:
         """Warns once if all probabilities of many rows are 0 or 1. Requires _sending to be held."""

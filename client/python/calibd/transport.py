@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import os
 import random
 import re
@@ -16,6 +18,7 @@ from google.protobuf.message import DecodeError, Message
 from calibd import arguments, errors
 from calibd.errors import CalibdError
 
+_LOG = logging.getLogger("calibd")
 _Response = TypeVar("_Response", bound=Message)
 _Result = TypeVar("_Result")
 
@@ -24,6 +27,10 @@ _Result = TypeVar("_Result")
 _STREAMS_PER_CONNECTION = 8
 # The largest answer in pages: more models than a server has.
 _MAX_PAGES, _MAX_PAGED_BYTES, _MAX_PAGED_SECONDS = 100_000, 1 << 30, 600.0
+# The largest message that a server can be set to accept: --max-message-bytes.
+_MAX_MESSAGE_BYTES = 64 << 20
+# Seconds between two lines about an outage.
+_LOG_SECONDS = 60.0
 # Attempts of a call that the server refuses for lack of a resource.
 _MAX_ATTEMPTS = 4
 
@@ -46,45 +53,124 @@ _CHANNEL_OPTIONS = (
 )
 
 
+# Targets that gRPC reads itself, such as unix:PATH.
+_OTHER_SCHEME = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|xds|vsock):(?!\d+$)")
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Za-z:.%_-]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,9})")
+
+
 def server_address(target: str | None) -> str:
     """The address of the server; None: that of the environment, or the default."""
     if target is not None:
         arguments.expect("target", target, str, '"HOST:PORT"')
     address = target or os.environ.get("CALIBD_SERVER") or "127.0.0.1:8460"
-    if not re.search(r"^(?!https?:).*:", address) or arguments.has_surrogate(address):
-        raise errors.invalid("target", f'is {arguments.shown(address)}, expected "HOST:PORT"')
+    field = "target" if target else "CALIBD_SERVER"
+    if _OTHER_SCHEME.match(address) and not arguments.has_surrogate(address):
+        return address
+    # gRPC takes a port modulo 2^16, and the last number of an IPv6 address for the port.
+    found = _HOST_AND_PORT.fullmatch(address)
+    if found is None or arguments.has_surrogate(address):
+        hint = ""
+        if re.match("https?:", address):
+            hint = " without http://, of the gRPC port"
+        elif address.count(":") > 1:
+            hint = ", with an IPv6 address in brackets, such as [::1]:8460"
+        raise errors.invalid(field, f'is {arguments.shown(address)}, expected "HOST:PORT"{hint}')
+    if not 1 <= int(found["port"]) <= 65535:
+        raise errors.invalid(field, f"is {arguments.shown(address)}, expected a port from 1 to 65535")
     return address
 
 
+class Interrupted(Exception):
+    """A fork has ended a call that is to be made again."""
+
+
 class _Process:
-    """A token for each call that runs, and whether calls ran when this process was forked."""
+    """The calls of this process.
+
+    calling: a token for each call that runs. repeatable: those that a fork may end, by their tokens.
+    interrupted: the tokens of those that a fork has ended.
+    has_inherited_calls: whether calls ran when this process was forked.
+    forking: the threads that fork. may_call: is set if there are none.
+    """
 
     calling: set[object] = set()
+    repeatable: dict[object, Any] = {}
+    interrupted: set[object] = set()
+    last_end = -math.inf
     has_inherited_calls = False
+    forking: set[int] = set()
+    may_call = threading.Event()
+
+
+_Process.may_call.set()
 
 
 def _forget_calls() -> None:
     _Process.has_inherited_calls |= bool(_Process.calling)
     _Process.calling = set()
+    _Process.repeatable = {}
+    _Process.forking = set()
+    _Process.may_call = threading.Event()
+    _Process.may_call.set()
 
 
 os.register_at_fork(after_in_child=_forget_calls)
 
 
 @contextlib.contextmanager
-def calling() -> Iterator[None]:
+def calling() -> Iterator[object]:
     """A call runs in the block: a process that is forked meanwhile cannot use gRPC."""
     token = object()
     _Process.calling.add(token)
     try:
-        yield
+        yield token
     finally:
+        _Process.last_end = time.monotonic()
         _Process.calling.discard(token)
+
+
+@contextlib.contextmanager
+def calling_after_forks() -> Iterator[object]:
+    """The same, but the block begins when no other thread forks this process."""
+    while True:
+        with calling() as token:
+            # A handler of a signal may call in the thread that forks.
+            if not _Process.forking - {threading.get_ident()}:
+                yield token
+                return
+        _Process.may_call.wait()
+
+
+def hold_calls() -> None:
+    """Makes other threads wait before they begin a call, and ends calls that are to be made again."""
+    _Process.may_call.clear()
+    _Process.forking.add(threading.get_ident())
+    _end_repeatable()
+
+
+def _end_repeatable() -> None:
+    for token, call in list(_Process.repeatable.items()):
+        _Process.interrupted.add(token)
+        call.cancel()
+        # Its caller may be busy, so that it does not notice this before the fork.
+        _Process.calling.discard(token)
+
+
+def release_calls() -> None:
+    """Lets other threads call again."""
+    _Process.forking.discard(threading.get_ident())
+    if not _Process.forking:
+        _Process.may_call.set()
 
 
 def is_calling() -> bool:
     """Whether a call runs."""
     return bool(_Process.calling)
+
+
+def has_called(seconds: float) -> bool:
+    """Whether a call runs, or has ended within so many seconds."""
+    return is_calling() or time.monotonic() - _Process.last_end < seconds
 
 
 def unusable() -> CalibdError | None:
@@ -108,7 +194,7 @@ class StreamChannels:
     """The channels that the streams of a client share. Thread-safe."""
 
     def __init__(self, target: str) -> None:
-        self._target = target
+        self.target = target
         self._forget_parent({})
 
     def _forget_parent(self, inherited: dict[Any, int]) -> None:
@@ -128,7 +214,7 @@ class StreamChannels:
             channel = next((one for one, streams in self._streams.items()
                             if streams < _STREAMS_PER_CONNECTION), None)
             if channel is None:
-                channel = open_channel(self._target)
+                channel = open_channel(self.target)
             self._streams[channel] = self._streams.get(channel, 0) + 1
             return channel
 
@@ -175,6 +261,8 @@ class Transport:
         self._calls: dict[str, Any] = {}
         self._process = os.getpid()
         self._inherited: Any = None
+        # The earliest time of the next line about an outage, by the monotonic clock.
+        self._next_line = -math.inf
         self.closed = threading.Event()
 
     def close(self) -> None:
@@ -187,6 +275,13 @@ class Transport:
         if self.closed.is_set():
             raise errors.Cancelled("the client is closed")
 
+    def log_outage(self, error: CalibdError, seconds: float) -> None:
+        """Logs, once a minute, that a call tries again for so many seconds."""
+        if time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _LOG_SECONDS
+            _LOG.warning("calibd at %s does not answer, and the call tries again for %.0f s: %s",
+                         self.target, seconds, error)
+
     def _open_channel(self) -> Any:
         """The channel, in a child process a new one."""
         self.check_open()
@@ -196,6 +291,14 @@ class Transport:
             self._calls = {}
             self._process = os.getpid()
         return self._channel
+
+    @staticmethod
+    def _check_size(request: Message) -> None:
+        """Raises ResourceExhausted for a message that no server takes."""
+        if (size := request.ByteSize()) > _MAX_MESSAGE_BYTES:
+            raise errors.ResourceExhausted(
+                f"the message has {size} bytes, expected at most {_MAX_MESSAGE_BYTES}, which is the "
+                "largest --max-message-bytes of a server", reason="MESSAGE_TOO_LARGE")
 
     @contextlib.contextmanager
     def _ending(self, *kinds: Type[Exception]) -> Iterator[None]:
@@ -210,6 +313,7 @@ class Transport:
 
     def unary(self, method: str, request: Message, response: Type[_Response]) -> _Response:
         """Calls METHOD of "Service/Method" until it succeeds or a retry is pointless."""
+        self._check_size(request)
         attempts = 0
 
         def attempt(remaining: float) -> _Response:
@@ -222,34 +326,47 @@ class Transport:
                     f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
                     response_deserializer=response.FromString)
             # gRPC raises a ValueError if another thread closes the channel before the call begins.
-            with calling(), self._ending(ValueError, grpc.RpcError):
+            with calling_after_forks(), self._ending(ValueError, grpc.RpcError):
                 # The first attempt finds the cause; later ones begin as soon as there is a connection.
                 answer: _Response = call(request, timeout=remaining, wait_for_ready=attempts > 1)
             return answer
 
-        return retry(attempt, self.timeout, self.timeout)
+        return retry(attempt, self.timeout, self.timeout, self.log_outage)
 
     @contextlib.contextmanager
     def server_stream(self, method: str, request: Message, response: Type[_Response],
-                      timeout: float | None = None,
-                      first_timeout: float | None = None) -> Iterator[Any]:
+                      timeout: float | None = None, first_timeout: float | None = None,
+                      is_repeatable: bool = False) -> Iterator[Any]:
         """One attempt of a call with many responses: an iterator. Ends the call at its end.
 
-        timeout: of the whole call. first_timeout: of the first response.
+        timeout: of the whole call. first_timeout: of the first response. is_repeatable: a fork ends
+        the call, and the iterator raises Interrupted.
         """
-        start = self._open_channel().unary_stream(
-            f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
-            response_deserializer=None)
-        with calling():
+        self._check_size(request)
+        with calling_after_forks() as token:
+            start = self._open_channel().unary_stream(
+                f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
+                response_deserializer=None)
             with self._ending(ValueError):
                 call = start(request, timeout=timeout)
+            if is_repeatable:
+                _Process.repeatable[token] = call
+                # A fork that began meanwhile has not found it.
+                if _Process.forking:
+                    _end_repeatable()
             try:
                 with self._ending(grpc.RpcError):
                     data = call if first_timeout is None else _begun(call, first_timeout)
                     yield _parsed(data, response)
+            except grpc.RpcError:
+                if token in _Process.interrupted:
+                    raise Interrupted from None
+                raise
             finally:
                 # Stops the work of the server if the caller or the user interrupts.
                 call.cancel()
+                _Process.repeatable.pop(token, None)
+                _Process.interrupted.discard(token)
 
     def long(self, method: str, request: Message, response: Type[_Response], field: str,
              on_progress: Callable[[float], None] | None, timeout: float) -> _Response:
@@ -271,7 +388,7 @@ class Transport:
                         on_progress(told)
             return result
 
-        answer = retry(attempt, timeout, self.timeout)
+        answer = retry(attempt, timeout, self.timeout, self.log_outage)
         # gRPC may report a broken message as a clean end of the stream.
         if answer is None:
             raise errors.DataLoss("the server ended the call without a result")
@@ -281,10 +398,12 @@ class Transport:
         return answer
 
 
-def retry(attempt: Callable[[float], _Result], timeout: float, patience: float) -> _Result:
+def retry(attempt: Callable[[float], _Result], timeout: float, patience: float,
+          on_outage: Callable[[CalibdError, float], None]) -> _Result:
     """Calls attempt(remaining seconds) until it succeeds, within `timeout` seconds.
 
     patience: so many seconds after the first failure an absent server ends the attempts.
+    on_outage: is told of an absent server, and of the remaining seconds, before the next attempt.
     """
     deadline = time.monotonic() + timeout
     backoff = Backoff()
@@ -304,11 +423,13 @@ def retry(attempt: Callable[[float], _Result], timeout: float, patience: float) 
             unavailable = error
         else:
             failed += 1
-        if not errors.is_retryable(error) or failed >= _MAX_ATTEMPTS:
+        if not errors.is_retryable(error) or errors.is_hopeless(error) or failed >= _MAX_ATTEMPTS:
             raise error
         delay = backoff.next(error.retry_seconds)
         if time.monotonic() + delay >= deadline:
             raise error
+        if unavailable is not None:
+            on_outage(unavailable, deadline - time.monotonic())
         time.sleep(delay)
 
 
