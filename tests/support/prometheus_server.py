@@ -1,8 +1,10 @@
-"""A real Prometheus for tests, which scrapes calibd and evaluates the alert rules of deploy."""
+"""A real Prometheus for tests, which scrapes calibd and evaluates the rules of deploy."""
 import json
+import math
 import pathlib
 import random
 import subprocess
+import urllib.parse
 import urllib.request
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -18,7 +20,8 @@ class PrometheusServer:
         config = folder / "prometheus.json"
         config.write_text(json.dumps({
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": [str(_ROOT / "deploy/prometheus/calibd_alerts.yml")],
+            "rule_files": [str(_ROOT / f"deploy/prometheus/calibd_{rules}.yml")
+                           for rules in ("alerts", "records")],
             "scrape_configs": [{"job_name": "calibd", "static_configs": [{"targets": [target]}]}],
         }), encoding="utf-8")
         # Prometheus does not say which port it got for port 0.
@@ -36,6 +39,12 @@ class PrometheusServer:
                 return json.load(answer)["data"]
         except OSError:
             return None
+
+    def query(self, expression):
+        """The series of an instant query that have a value: [(labels, value)]."""
+        answer = self.get("query?" + urllib.parse.urlencode({"query": expression}))
+        found = [(one["metric"], float(one["value"][1])) for one in (answer or {"result": []})["result"]]
+        return [(labels, value) for labels, value in found if not math.isnan(value)]
 
     def alerts(self):
         """The texts of the alerts of each model, also of those that are pending: {model: {alert: text}}.
