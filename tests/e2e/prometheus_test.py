@@ -1,4 +1,5 @@
 """The dashboard and the rules of deploy have data, from a real Prometheus that scrapes models in many states.
+All series of a thousand models fit.
 
     prometheus_test.py CALIBD CALIBCTL
 """
@@ -8,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -151,6 +153,31 @@ class PrometheusTest(unittest.TestCase):
             for series, value in zip(shown, expected):
                 self.assertEqual(len(series), 1, model)
                 self.assertAlmostEqual(series[0][1], value, places=12, msg=model)
+
+
+class ManyModelsTest(unittest.TestCase):
+    # The default of --max-models.
+    MODELS = 1000
+    # Prometheus waits so long for /metrics unless its scrape_timeout says otherwise.
+    SCRAPE_SECONDS = 10
+
+    def test_all_series_of_the_most_models_fit(self):
+        with JsonServer(CALIBD) as server:
+            # From 1000 rows on, a model also has the series of the newest rows.
+            rows = observations(1100)
+            for number in range(self.MODELS):
+                server.create(f"m{number}")
+                status, _, text = server.post(f"/v1/models/m{number}:observe", {"observations": rows})
+                self.assertEqual(status, 200, text)
+            start = time.monotonic()
+            status, _, text = server.get("/metrics")
+            seconds = time.monotonic() - start
+            self.assertEqual(status, 200)
+            for name in (b"calibd_verdict", b"calibd_newest_error_observations", b"calibd_test_p_value"):
+                models = {line.split(b'"')[1] for line in text.splitlines() if line.startswith(name + b"{")}
+                self.assertEqual(len(models), self.MODELS, name)
+            self.assertIn(b"\ncalibd_series_dropped_total 0\n", text)
+            self.assertLess(seconds, self.SCRAPE_SECONDS)
 
 
 if __name__ == "__main__":
