@@ -1,11 +1,13 @@
 """The dashboard and the rules of deploy have data, from a real Prometheus that scrapes models in many states.
-All series of a thousand models fit.
+
+The tables of docs/operate.md are those of the program, and all series of a thousand models fit.
 
     prometheus_test.py CALIBD CALIBCTL
 """
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,13 +16,16 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
+import operate_tables  # noqa: E402
 from json_server import JsonServer, observations  # noqa: E402
-from page_models import PageModels  # noqa: E402
+from metric_models import MetricModels  # noqa: E402
 from prometheus_server import PrometheusServer  # noqa: E402
 from wait_for import wait_for  # noqa: E402
 
 CALIBD, CALIBCTL = (sys.argv.pop(1) for _ in range(2))
 DASHBOARD = json.loads((ROOT / "deploy/grafana/calibd.json").read_text(encoding="utf-8"))
+# The beginning of a row of a table of metrics in C++.
+METRIC = re.compile(r'^ *\{"(\w+)", (?:Gauge|Counter|Histogram),', re.M)
 # Rules and panels that have no data here: a part of the expression that has data, and why the whole has none.
 NO_DATA = {
     "CalibdPartMiscalibrated": ("calibd_rejected_groups > 0 or calibd_rejected_classes > 0",
@@ -43,11 +48,13 @@ def replace_variables(expression, model):
 
 
 class PrometheusTest(unittest.TestCase):
+    maxDiff = None
+
     @classmethod
     def setUpClass(cls):
         cls.server = cls.enterClassContext(JsonServer(CALIBD))
-        cls.models = PageModels(cls.server)
-        cls.declare_models()
+        cls.models = MetricModels(cls.server)
+        cls.models.declare_and_stream()
         folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         cls.prometheus = PrometheusServer(pathlib.Path(folder), cls.server.http)
         cls.addClassCleanup(cls.prometheus.stop)
@@ -58,29 +65,9 @@ class PrometheusTest(unittest.TestCase):
         cls.wait_for_scrapes()
 
     @classmethod
-    def declare_models(cls):
-        models = cls.models
-        models.declare()
-        models.create("stale", classes={"count": 2}, monitoring={"staleAfter": "1s"})
-        models.create("raised", classes={"count": 2})
-        models.create("equal", classes={"count": 2})
-        models.create("rejected", classes={"count": 2})
-        models.stream()
-        models.classes("raised", 0, 3000, exponent=3)
-        status, _, text = cls.server.post("/v1/models/raised:update", {
-            "model": {"monitoring": {"errorLimit": 0.5}}, "updateMask": "monitoring.errorLimit"})
-        assert status == 200, text
-        # No bandwidth can be chosen from predictions that are all equal.
-        models.send("equal", 0, {"probabilities": {"values": [0.5] * 1200}, "labels": [0, 1] * 300})
-
-    @classmethod
     def send_more(cls, hours_ago):
-        """Rows of some models, refused rows, predictions without labels, and gRPC calls."""
-        cls.models.classes("fraud", hours_ago, 700, exponent=2.2, concentration=0.6)
-        cls.models.late_labels("intent", hours_ago, 400, 0.5)
-        bad = observations(10)
-        bad["probabilities"]["values"][0] = 7
-        cls.server.post("/v1/models/rejected:observe", {"observations": bad})
+        cls.models.send_more(hours_ago)
+        # A call of gRPC.
         subprocess.run([CALIBCTL, "--server", cls.server.grpc, "list"], stdin=subprocess.DEVNULL,
                        stdout=subprocess.DEVNULL, timeout=60, check=True, env=dict(os.environ))
 
@@ -137,6 +124,22 @@ class PrometheusTest(unittest.TestCase):
         targets = [f"{panel['title']} {target['refId']}" for panel in DASHBOARD["panels"]
                    for target in panel.get("targets", ())]
         self.assertLessEqual(set(NO_DATA), {*rules, *targets})
+
+    def test_the_operating_guide_lists_each_setting_and_each_metric(self):
+        page = operate_tables.PAGE.read_text(encoding="utf-8")
+        text = self.server.get("/metrics")[2].decode()
+        tables = {"settings": operate_tables.settings(CALIBD), **operate_tables.metrics(text)}
+        self.assertEqual(operate_tables.written(page, tables), page, "tests/e2e/operate_tables.py writes the page")
+        # The models above have a series of every metric that the sources name.
+        named = {name for source in (ROOT / "server/observability").glob("*.cc")
+                 for name in METRIC.findall(source.read_text(encoding="utf-8"))}
+        self.assertGreater(len(named), 100)
+        self.assertEqual(named, set(re.findall(r"^# TYPE (\S+)", text, re.M)))
+        flags = re.findall(r"^  (?:-h,)?(--[a-z-]+)", subprocess.run(
+            [CALIBD, "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+            timeout=60).stdout, re.M)
+        for flag in set(flags) - {"--help", "--version"}:
+            self.assertIn(flag, page)
 
     def test_the_numbers_of_the_dashboard_are_those_of_the_answers(self):
         (panel,) = [panel for panel in DASHBOARD["panels"] if panel["title"] == "Error of all rows"]

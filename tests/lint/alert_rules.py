@@ -16,7 +16,7 @@ TESTS = "deploy/prometheus/calibd_alerts_test.yml"
 RECORDS = "deploy/prometheus/calibd_records.yml"
 RECORD_TESTS = "deploy/prometheus/calibd_records_test.yml"
 ALERTMANAGER = "deploy/prometheus/alertmanager.yml"
-PAGE = "docs/monitoring.md"
+PAGE = "docs/operate.md"
 # Alerts, and the recording rules that are their figures.
 FIGURES = {"CalibdRowsRejected": "model:calibd_rows_not_counted:ratio1h",
            "CalibdLabelsMissing": "model:calibd_labels_missing:ratio1d"}

@@ -276,7 +276,7 @@ class AlertRulesTest(unittest.TestCase):
     def test_finds_each_violation(self):
         self.assertEqual(alert_rules.violations(*self.TEXTS.values()), [])
         for name, good, bad in (
-                (alert_rules.RULES, "monitoring.md#calibddown", "monitoring.md#calibdup"),
+                (alert_rules.RULES, "operate.md#calibddown", "operate.md#calibdup"),
                 (alert_rules.RULES, 'summary: "calibd is down"', ""),
                 (alert_rules.RULES, "calibd_recovering == 1", "calibd_test_p_value < 0.05"),
                 (alert_rules.RULES, "calibd_recovering == 1", "calibd_max_log10_e_value > 2"),
