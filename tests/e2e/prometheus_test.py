@@ -99,7 +99,7 @@ class PrometheusTest(unittest.TestCase):
             if variable["type"] != "query":
                 continue
             with self.subTest(variable["name"]):
-                selector, label = variable["definition"].removeprefix("label_values(")[:-1].rsplit(", ", 1)
+                selector, label = variable["query"]["query"].removeprefix("label_values(")[:-1].rsplit(", ", 1)
                 # One model of PageModels has a version.
                 found = self.prometheus.query(
                     f'group by ({label}) ({replace_variables(selector, "archive")})')
