@@ -17,6 +17,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 import operate_tables  # noqa: E402
+from alertmanager_server import AlertmanagerServer  # noqa: E402
 from json_server import JsonServer, observations  # noqa: E402
 from metric_models import MetricModels  # noqa: E402
 from prometheus_server import PrometheusServer  # noqa: E402
@@ -48,15 +49,15 @@ def replace_variables(expression, model):
 
 
 class PrometheusTest(unittest.TestCase):
-    maxDiff = None
-
     @classmethod
     def setUpClass(cls):
         cls.server = cls.enterClassContext(JsonServer(CALIBD))
         cls.models = MetricModels(cls.server)
         cls.models.declare_and_stream()
         folder = cls.enterClassContext(tempfile.TemporaryDirectory())
-        cls.prometheus = PrometheusServer(pathlib.Path(folder), cls.server.http)
+        cls.alertmanager = AlertmanagerServer(pathlib.Path(folder))
+        cls.addClassCleanup(cls.alertmanager.stop)
+        cls.prometheus = PrometheusServer(pathlib.Path(folder), cls.server.http, cls.alertmanager.address)
         cls.addClassCleanup(cls.prometheus.stop)
         # Rates need counters that exist when they increase.
         cls.send_more(hours_ago=0.02)
@@ -119,6 +120,18 @@ class PrometheusTest(unittest.TestCase):
         for rule in kinds["recording"]:
             self.check(rule["name"], rule["name"])
 
+    def test_alertmanager_pages_about_models_over_their_limits_and_about_nothing_else(self):
+        pager, channel = (self.alertmanager.notified[name] for name in ("pager", "channel"))
+        over, recovered = "CalibdModelOverLimit", "CalibdModelRecovered"
+        self.assertTrue(wait_for(lambda: (over, "fraud") in pager), pager)
+        for alert in ((recovered, "triage"), ("CalibdLimitRaised", "raised"), ("CalibdLabelsStopped", "stale")):
+            self.assertTrue(wait_for(lambda: alert in channel), f"{alert} is not in {channel}")
+        self.assertEqual({alert for alert, _ in pager}, {over})
+        self.assertFalse({(over, "triage"), (over, "raised")} & pager)
+        # Whoever is paged about a model need not hear of its evidence too.
+        miscalibrated = ("CalibdModelMiscalibrated", "fraud")
+        self.assertTrue(wait_for(lambda: miscalibrated in self.alertmanager.inhibited()))
+
     def test_the_reasons_are_about_rules_and_panels_that_exist(self):
         rules = [rule["name"] for group in self.prometheus.get("rules")["groups"] for rule in group["rules"]]
         targets = [f"{panel['title']} {target['refId']}" for panel in DASHBOARD["panels"]
@@ -129,7 +142,8 @@ class PrometheusTest(unittest.TestCase):
         page = operate_tables.PAGE.read_text(encoding="utf-8")
         text = self.server.get("/metrics")[2].decode()
         tables = {"settings": operate_tables.settings(CALIBD), **operate_tables.metrics(text)}
-        self.assertEqual(operate_tables.written(page, tables), page, "tests/e2e/operate_tables.py writes the page")
+        differing = set(operate_tables.written(page, tables).splitlines()) ^ set(page.splitlines())
+        self.assertEqual(differing, set(), "tests/e2e/operate_tables.py writes these tables")
         # The models above have a series of every metric that the sources name.
         named = {name for source in (ROOT / "server/observability").glob("*.cc")
                  for name in METRIC.findall(source.read_text(encoding="utf-8"))}

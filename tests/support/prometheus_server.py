@@ -10,23 +10,29 @@ import urllib.request
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+def some_address():
+    """For a program that does not say which port it got for port 0."""
+    return f"127.0.0.1:{random.SystemRandom().randrange(20000, 30000)}"
+
+
 class PrometheusServer:
     """Scrapes a calibd every second until stop().
 
-    folder: for its files. target: the HTTP address of calibd.
+    folder: for its files. target: the HTTP address of calibd. alertmanager: the address to which it sends
+    alerts, if any.
     """
 
-    def __init__(self, folder, target):
+    def __init__(self, folder, target, alertmanager=None):
         config = folder / "prometheus.json"
+        managers = [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []
         config.write_text(json.dumps({
+            "alerting": {"alertmanagers": managers},
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(_ROOT / f"deploy/prometheus/calibd_{rules}.yml")
                            for rules in ("alerts", "records")],
             "scrape_configs": [{"job_name": "calibd", "static_configs": [{"targets": [target]}]}],
         }), encoding="utf-8")
-        # Prometheus does not say which port it got for port 0.
-        port = random.SystemRandom().randrange(20000, 30000)
-        self.address = f"127.0.0.1:{port}"
+        self.address = some_address()
         self._log = open(folder / "prometheus.log", "w", encoding="utf-8")
         self._process = subprocess.Popen(
             ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
