@@ -11,7 +11,12 @@ install(TARGETS calibd RUNTIME COMPONENT server)
 install(FILES deploy/systemd/calibd.service DESTINATION lib/systemd/system COMPONENT server)
 install(FILES deploy/systemd/calibd.toml DESTINATION /etc/calibd
         COMPONENT server)
-install(FILES deploy/prometheus/calibd_alerts.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd
+install(FILES deploy/prometheus/calibd_alerts.yml deploy/prometheus/calibd_records.yml
+              deploy/prometheus/alertmanager.yml
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd COMPONENT server)
+install(FILES deploy/grafana/calibd.json DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd/grafana
+        COMPONENT server)
+install(DIRECTORY deploy/grafana/provisioning DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd
         COMPONENT server)
 
 install(FILES ${CMAKE_BINARY_DIR}/openapi.json DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd

@@ -53,7 +53,7 @@ struct Options {
   std::int64_t test_memory_bytes = std::int64_t{1} << 30;
   double max_test_operations = 1e13;
 
-  std::int64_t max_series = 50000;
+  std::int64_t max_series = 200000;
   std::int64_t drain_seconds = 10;
 };
 

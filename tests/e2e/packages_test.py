@@ -96,6 +96,9 @@ class PackagesTest(unittest.TestCase):
             for page in (*pages, "README.md", "CHANGELOG.md", "changelog.gz", "copyright"):
                 self.assertTrue((share / "doc/calibd" / page).exists(), page)
             self.assertIn("Documentation=file:///usr/share/doc/calibd\n", UNIT)
+            for file in ("calibd_records.yml", "alertmanager.yml", "grafana/calibd.json",
+                         "provisioning/dashboards/calibd.yml", "provisioning/datasources/calibd.yml"):
+                self.assertTrue((share / "calibd" / file).exists(), file)
 
     def test_the_unit_is_valid_and_hardened(self):
         with tempfile.TemporaryDirectory() as folder:

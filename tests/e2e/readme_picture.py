@@ -1,4 +1,4 @@
-"""Prints the picture of README.md, docs/images/calibd.svg, from the answers about two models.
+"""Prints the first picture of docs/concepts.md, docs/images/calibd.svg, from the answers about two models.
 
     PYTHONPATH=build/python /usr/bin/python3 tests/e2e/readme_picture.py >docs/images/calibd.svg
 

@@ -10,7 +10,8 @@ blocks after <!-- file PATH --> must be a part of that file, as it is built and 
 ```python blocks after <!-- run python --> are run too, those of docs/python.md as one program.
 docs/example.md shows the output of a program of client/python/examples. Other tests check the answers of
 docs/http.md and docs/kserve.md, and run docs/clients.md and docs/cpp.md. Every other block says why it is
-not run. The README shows a model of deploy/run, and readme_picture.py draws its picture.
+not run. The README shows a model of deploy/run; readme_picture.py and concepts_picture.py draw
+the pictures of docs/concepts.md.
 """
 import os
 import pathlib
@@ -28,6 +29,7 @@ CALIBD, CALIBCTL, PYTHON_PACKAGE = (sys.argv.pop(1) for _ in range(3))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # A newcomer reads it in one go.
 README_LINES = 200
+PICTURE_BYTES = 150_000
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 MARKED_BLOCK = re.compile(r"^<!-- (run|input|output|file)(?: (\S+))? -->\n```\w*\n(.*?)^```$",
                           re.M | re.S)
@@ -40,7 +42,7 @@ class classifier:
 X = numpy.random.default_rng(1).dirichlet(numpy.ones(10), 700)
 y = (X.cumsum(axis=1) < numpy.random.default_rng(2).random((700, 1))).sum(axis=1)
 """
-# Predictions and a temperature, which docs/monitoring.md uses.
+# Predictions and a temperature, which docs/recalibrate.md uses.
 RECALIBRATED = """
 import numpy
 p, T = numpy.random.default_rng(1).dirichlet(numpy.ones(3), 50), 2.5
@@ -78,11 +80,15 @@ class ReadmeTest(unittest.TestCase):
         self.check_commands(README, setup=f"for generator in M1 M2 M3; do {simulation}; done")
         self.run_python("-c", 'import calibd\n'
                         'assert calibd.Client().calibration("digits").observations == 700')
-        script = "tests/e2e/readme_picture.py"
-        picture = "docs/images/calibd.svg"
-        self.assertEqual(self.run_python(str(ROOT / script)),
-                         (ROOT / picture).read_text(encoding="utf-8"),
-                         f"{picture} is not what {script} prints: draw it again, as it says")
+        for script, picture in (("readme_picture.py", "calibd.svg"), ("concepts_picture.py", "concepts.svg")):
+            self.assertEqual(self.run_python(str(ROOT / "tests/e2e" / script)),
+                             (ROOT / "docs/images" / picture).read_text(encoding="utf-8"),
+                             f"{picture} is not what {script} prints: draw it again, as it says")
+
+    def test_the_readme_opens_with_the_page(self):
+        picture = re.search(r"!\[[^]]*\]\((docs/images/page-\w+\.png)\)", README)
+        self.assertLess(README[:picture.start()].count("\n"), 10)
+        self.assertLess((ROOT / picture[1]).stat().st_size, PICTURE_BYTES)
 
     def test_the_readme_is_short(self):
         self.assertLessEqual(len(README.splitlines()), README_LINES)
@@ -127,8 +133,8 @@ class ReadmeTest(unittest.TestCase):
     def test_the_page_about_files(self):
         self.check_commands((ROOT / "docs/files.md").read_text(encoding="utf-8"))
 
-    def test_the_temperature_is_applied_as_the_page_about_monitoring_says(self):
-        page = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
+    def test_the_temperature_is_applied_as_the_page_about_repair_says(self):
+        page = (ROOT / "docs/recalibrate.md").read_text(encoding="utf-8")
         ((kind, language, block),) = MARKED_BLOCK.findall(page)
         self.assertEqual((kind, language), ("run", "python"))
         # The temperature is that of the softmax of the logarithms.

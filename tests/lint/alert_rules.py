@@ -1,8 +1,9 @@
-"""Fails when the alert rules are wrong: promtool's checks, the rules' own tests, and the page.
+"""Fails when the rules for Prometheus or the Alertmanager example are wrong.
 
-Each alert has a severity, texts, and a runbook_url that leads to a heading of docs/monitoring.md
-with its name; each fires in a test. No rule looks at a p-value, or at an e-value itself: alerts
-follow the decision that the server made.
+promtool checks the rules and runs their tests, and amtool checks where alerts go. Each alert has a severity,
+texts, and a runbook_url that leads to a heading of the page with its name; each fires in a test. No rule looks
+at a p-value, or at an e-value itself: alerts follow the decision that the server made. A recording rule that
+is the figure of an alert is computed as in the alert.
 """
 import re
 import subprocess
@@ -12,7 +13,15 @@ from sources import ROOT, report
 
 RULES = "deploy/prometheus/calibd_alerts.yml"
 TESTS = "deploy/prometheus/calibd_alerts_test.yml"
-PAGE = "docs/monitoring.md"
+RECORDS = "deploy/prometheus/calibd_records.yml"
+RECORD_TESTS = "deploy/prometheus/calibd_records_test.yml"
+ALERTMANAGER = "deploy/prometheus/alertmanager.yml"
+PAGE = "docs/operate.md"
+# Alerts, and the recording rules that are their figures.
+FIGURES = {"CalibdRowsRejected": "model:calibd_rows_not_counted:ratio1h",
+           "CalibdLabelsMissing": "model:calibd_labels_missing:ratio1d"}
+# The only alert that wakes someone.
+PAGED = "CalibdModelOverLimit"
 FORBIDDEN = re.compile(r"p_value|log10_")
 
 
@@ -49,17 +58,60 @@ def violations(rules, tests, page):
     return found
 
 
-def promtool(*arguments):
-    result = subprocess.run(["promtool", *arguments], cwd=ROOT, stdin=subprocess.DEVNULL,
-                            capture_output=True, text=True, check=False)
+def expressions(rules, kind):
+    """The expressions of the rules of a kind (alert or record): {name: expression in one line}."""
+    found = {}
+    for rule in re.split(rf"^ *- {kind}: ", rules, flags=re.M)[1:]:
+        name = rule.split("\n", 1)[0].strip()
+        expression = re.search(r"^( *)expr: *\|?(.*\n(?:\1 +.*\n)*)", rule, re.M)[2]
+        found[name] = " ".join(expression.split())
+    return found
+
+
+def record_violations(rules, records, tests):
+    found = []
+    alerts, recorded = expressions(rules, "alert"), expressions(records, "record")
+    for name in recorded:
+        if not re.fullmatch(r"(model|instance):\w+:\w+", name):
+            found.append(f"{name}: its name is not LEVEL:METRIC:OPERATION")
+        if name not in tests:
+            found.append(f"{name}: is in no test")
+    for alert, name in FIGURES.items():
+        if re.sub(r" > [\d.]+$", " >= 0", alerts[alert]) != recorded[name]:
+            found.append(f"{name}: computes another figure than {alert}")
+    return found
+
+
+def route_violations(rules):
+    found = []
+    for name in expressions(rules, "alert"):
+        receiver = run("amtool", "config", "routes", "test", f"--config.file={ALERTMANAGER}",
+                       f"alertname={name}").stdout.strip()
+        if receiver != ("pager" if name == PAGED else "channel"):
+            found.append(f"{name}: goes to {receiver}")
+    return found
+
+
+def run(*command):
+    return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          check=False)
+
+
+def check(*command):
+    result = run(*command)
     return [] if result.returncode == 0 else [result.stdout + result.stderr]
 
 
 def main():
-    problems = violations(*((ROOT / name).read_text(encoding="utf-8")
-                            for name in (RULES, TESTS, PAGE)))
-    problems += promtool("check", "rules", RULES)
-    problems += promtool("test", "rules", TESTS)
+    texts = {name: (ROOT / name).read_text(encoding="utf-8")
+             for name in (RULES, TESTS, PAGE, RECORDS, RECORD_TESTS)}
+    problems = violations(texts[RULES], texts[TESTS], texts[PAGE])
+    problems += record_violations(texts[RULES], texts[RECORDS], texts[RECORD_TESTS])
+    for rules, tests in ((RULES, TESTS), (RECORDS, RECORD_TESTS)):
+        problems += check("promtool", "check", "rules", rules)
+        problems += check("promtool", "test", "rules", tests)
+    problems += check("amtool", "check-config", ALERTMANAGER)
+    problems += route_violations(texts[RULES])
     return report("alert rules", problems)
 
 

@@ -2,6 +2,7 @@
 import contextlib
 import graphlib
 import io
+import json
 import pathlib
 import sys
 import tempfile
@@ -9,6 +10,7 @@ import unittest
 
 import alert_rules
 import braces
+import dashboard
 import dockerfile_policy
 import error_reasons
 import layering
@@ -274,7 +276,7 @@ class AlertRulesTest(unittest.TestCase):
     def test_finds_each_violation(self):
         self.assertEqual(alert_rules.violations(*self.TEXTS.values()), [])
         for name, good, bad in (
-                (alert_rules.RULES, "monitoring.md#calibddown", "monitoring.md#calibdup"),
+                (alert_rules.RULES, "operate.md#calibddown", "operate.md#calibdup"),
                 (alert_rules.RULES, 'summary: "calibd is down"', ""),
                 (alert_rules.RULES, "calibd_recovering == 1", "calibd_test_p_value < 0.05"),
                 (alert_rules.RULES, "calibd_recovering == 1", "calibd_max_log10_e_value > 2"),
@@ -283,6 +285,49 @@ class AlertRulesTest(unittest.TestCase):
                 (alert_rules.PAGE, "### CalibdQueueFull", "### CalibdQueue"),
         ):
             self.assertEqual(len(self.problems(name, good, bad)), 1, bad)
+
+    def test_finds_each_violation_of_the_recording_rules(self):
+        rules = self.TEXTS[alert_rules.RULES]
+        records, tests = ((ROOT / name).read_text(encoding="utf-8")
+                          for name in (alert_rules.RECORDS, alert_rules.RECORD_TESTS))
+        self.assertEqual(alert_rules.record_violations(rules, records, tests), [])
+        for good, bad in (("instance:calibd_models:count", "calibd_models_count"),
+                          ("instance:calibd_models:count", "instance:calibd_models:number"),
+                          ("calibd_dropped_rows_total[1h]", "calibd_dropped_rows_total[2h]")):
+            self.assertIn(good, records)
+            changed = records.replace(good, bad)
+            self.assertTrue(alert_rules.record_violations(rules, changed, tests), bad)
+
+
+class DashboardTest(unittest.TestCase):
+    def check(self, change):
+        text = json.loads((ROOT / dashboard.DASHBOARD).read_text(encoding="utf-8"))
+        change(text)
+        return dashboard.violations(text)
+
+    def test_finds_each_violation(self):
+        self.assertEqual(self.check(lambda _: None), [])
+        first = 1
+        for change in (
+                lambda text: text.update(id=7),
+                lambda text: text.update(uid=None),
+                lambda text: text["panels"][first].update(id=text["panels"][0]["id"]),
+                lambda text: text["panels"][first].update(title=text["panels"][0]["title"]),
+                lambda text: text["panels"][first].update(type="graph"),
+                lambda text: text["panels"][first].update(description=""),
+                lambda text: text["panels"][first].update(datasource=None),
+                lambda text: text["panels"][first]["fieldConfig"]["defaults"].pop("unit"),
+                lambda text: text["panels"][first]["gridPos"].update(w=25),
+                lambda text: text["panels"][first]["gridPos"].update(text["panels"][first + 1]["gridPos"]),
+                lambda text: text["panels"][first].update(targets=[]),
+                lambda text: text["panels"][first]["targets"][0].update(expr="sum(calibd_models)"),
+                lambda text: text["panels"][first]["targets"][0].update(
+                    expr='calibd_observations_total{instance=~"$instance"}'),
+                lambda text: text["panels"][first]["targets"][0].update(
+                    expr='rate(calibd_observations_total{instance=~"$instance"}[5m])'),
+                lambda text: text["panels"][first].update(title="$group"),
+                lambda text: text["templating"]["list"].append({"name": "group"})):
+            self.assertTrue(self.check(change))
 
 
 class InstructionsTest(unittest.TestCase):

@@ -53,7 +53,7 @@ inline void RoundProbabilities(PredictionSet& set, int decimals) {
   for (double& value : set.probabilities) value = std::round(value * unit) / unit;
 }
 
-// A kind of error in the table of detection times in docs/monitoring.md.
+// A kind of error in the table of detection times in docs/measured.md.
 struct ErrorCase {
   // The name in the table.
   std::string name;

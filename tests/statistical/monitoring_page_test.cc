@@ -1,4 +1,4 @@
-// Measures the numbers in docs/monitoring.md: the page's numbers come from these simulations with
+// Measures the numbers in docs/measured.md: the page's numbers come from these simulations with
 // ten times as many streams. The measurements here must agree with the page within the error of
 // both, 5 standard deviations of a binomial count. CALIBD_TEST_REPETITIONS multiplies the
 // simulations; --gtest_output=xml:FILE stores the measurements.
