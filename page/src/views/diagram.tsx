@@ -1,5 +1,5 @@
 // How often an event happened, by how probable it was said to be.
-import { scaleLinear } from "d3-scale";
+import { scaleLinear } from "../charts/scale";
 import { useState } from "preact/hooks";
 import { type Calibration, type Diagram, getDiagrams, type Model } from "../api";
 import { Chart, type Size } from "../charts/chart";

@@ -1,5 +1,5 @@
 // Forecasts of numbers: where outcomes fall in what was forecast, and how much the intervals cover.
-import { scaleLinear } from "d3-scale";
+import { scaleLinear } from "../charts/scale";
 import type { Calibration } from "../api";
 import { Chart } from "../charts/chart";
 import { Band, Bars, Dots, ticksOf, XAxis, YAxis } from "../charts/marks";

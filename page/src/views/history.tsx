@@ -1,5 +1,5 @@
 // The error, the evidence and the rows over time, with what happened meanwhile.
-import { scaleLinear } from "d3-scale";
+import { scaleLinear } from "../charts/scale";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Bucket, type Calibration, getHistory, type Resolution, type Schemas } from "../api";
 import { Chart, type Size } from "../charts/chart";

@@ -1,5 +1,5 @@
 // How often each label held, by how probable it was said to be on average.
-import { scaleLinear } from "d3-scale";
+import { scaleLinear } from "../charts/scale";
 import type { Calibration } from "../api";
 import { Chart } from "../charts/chart";
 import { Dots, ticksOf, XAxis, YAxis } from "../charts/marks";
