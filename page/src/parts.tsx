@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { age, localTime, shortName } from "./format";
+import type { Answer } from "./views/view";
 
 // A name that someone chose: text, whatever it contains, and with its own writing direction.
 export function Name({ name }: { name: string }) {
@@ -69,4 +70,15 @@ export function DataTable({ table, label }: { table: Table; label: string }) {
       <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((cell, k) => <td key={k}><bdi>{cell}</bdi></td>)}</tr>)}</tbody>
     </table>
   </div>;
+}
+
+// In place of an answer that a reader has to ask for.
+export function Compute({ answer, start, children }: {
+  answer: Answer<unknown>;
+  start: (() => void) | undefined;
+  children: ComponentChildren;
+}) {
+  const isRunning = answer.wanted && answer.error === "";
+  return <p class="compute">{children} <button type="button" disabled={isRunning} onClick={start}>Compute</button>
+    <span role="status"> {isRunning ? "computing…" : answer.error}</span></p>;
 }

@@ -107,7 +107,24 @@ export interface Dot {
 export function Dots({ dots, size }: { dots: Dot[]; size: number }) {
   return <g>{dots.map(({ x, y, lower, upper, kind }, i) => <g key={i} class={`dot ${kind}`}>
     <line x1={x} x2={x} y1={lower} y2={upper} />
-    {kind === "off" ? <path d={`M${x} ${y - size - 1}l${size + 1} ${size + 1}l${-size - 1} ${size + 1}l${-size - 1} ${-size - 1}Z`} />
+    {kind === "off" || kind === "chosen" ? <path d={`M${x} ${y - size - 1}l${size + 1} ${size + 1}l${-size - 1} ${size + 1}l${-size - 1} ${-size - 1}Z`} />
       : <circle cx={x} cy={y} r={size} />}
+  </g>)}</g>;
+}
+
+export interface Cell extends Bar {
+  // Of the colour, in [0, 1].
+  strength: number;
+  text: string;
+  // Shown on hover.
+  title: string;
+}
+
+// The cells of a heat map.
+export function Cells({ cells }: { cells: Cell[] }) {
+  return <g>{cells.map(({ from, to, top, bottom, kind, strength, text, title }, i) => <g key={i} class="cell">
+    <title>{title}</title>
+    <rect class={`bar ${kind}`} x={from} y={top} width={Math.max(0.5, to - from)} height={bottom - top} fill-opacity={strength.toFixed(2)} />
+    {text !== "" && <text x={(from + to) / 2} y={(top + bottom) / 2 + 4} text-anchor="middle">{text}</text>}
   </g>)}</g>;
 }

@@ -1,12 +1,12 @@
 // The error, the evidence and the rows over time, with what happened meanwhile.
 import { scaleLinear } from "../charts/scale";
-import { useEffect, useRef, useState } from "preact/hooks";
-import { type Bucket, type Calibration, getHistory, type Resolution, type Schemas } from "../api";
+import { useState } from "preact/hooks";
+import { type Bucket, type Calibration, type Schemas, SPANS } from "../api";
 import { Chart, type Size } from "../charts/chart";
 import { Bars, Line, ticksOf, timeTicks, XAxis, YAxis } from "../charts/marks";
 import { decimal, int, points } from "../format";
-import { useRead } from "../live";
 import { Section, type Table } from "../parts";
+import type { ViewProps } from "./view";
 
 const LEFT = 40;
 const RIGHT = 18;
@@ -15,17 +15,6 @@ const PANELS = { error: 130, evidence: 70, rows: 46 };
 const GAP = 26;
 const BOTTOM = 24;
 const HEIGHT = TOP + PANELS.error + GAP + PANELS.evidence + GAP + PANELS.rows + BOTTOM;
-
-// The spans that can be shown. The first one is chosen if it has enough buckets.
-const SPANS: { title: string; resolution: Resolution; seconds: number }[] = [
-  { title: "2 days by hour", resolution: "HOUR", seconds: 2 * 86400 },
-  { title: "14 days by hour", resolution: "HOUR", seconds: 14 * 86400 },
-  { title: "1000 days by day", resolution: "DAY", seconds: 1000 * 86400 },
-  { title: "3 hours by minute", resolution: "MINUTE", seconds: 3 * 3600 },
-];
-const FEW_BUCKETS = 3;
-const MINUTES = 3;
-const AGAIN_MS = 15_000;
 
 interface Mark {
   time: number;
@@ -79,7 +68,10 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
   const errorOf = (bucket: Bucket) => (class1 ? bucket.class1Error : bucket.error);
   const limit = calibration.error?.limit;
   const measured = buckets.filter((bucket) => errorOf(bucket) !== undefined);
-  const most = Math.min(1, Math.max(2.5 * (limit ?? 0.02), ...measured.map((bucket) => 1.4 * (errorOf(bucket)?.estimate ?? 0))));
+  // A bar of few rows may reach up to 1, and would leave no room for the others.
+  const estimates = measured.map((bucket) => 2.2 * (errorOf(bucket)?.estimate ?? 0));
+  const uppers = measured.map((bucket) => 1.05 * (errorOf(bucket)?.upper ?? 0));
+  const most = Math.min(1, Math.max(2.5 * (limit ?? 0.02), Math.min(Math.max(...estimates), Math.max(...uppers))));
   const errorBottom = TOP + PANELS.error;
   const y = scaleLinear([0, most], [errorBottom, TOP]);
   const clip = (error: number) => y(Math.min(most, error));
@@ -152,29 +144,9 @@ function tableOf(buckets: Bucket[], class1: boolean): Table {
   };
 }
 
-export function HistoryView({ calibration }: { calibration: Calibration }) {
+export function HistoryView({ calibration, history: { value, error }, ask }: ViewProps) {
   const name = calibration.model ?? "";
-  const [chosen, choose] = useState<number | undefined>(undefined);
   const [class1, setClass1] = useState(false);
-  // A new key reads the history again.
-  const [rows, setRows] = useState(calibration.observations);
-  const readAt = useRef(Date.now());
-  useEffect(() => {
-    if (rows === calibration.observations) return;
-    const timer = setTimeout(() => {
-      readAt.current = Date.now();
-      setRows(calibration.observations);
-    }, Math.max(0, readAt.current + AGAIN_MS - Date.now()));
-    return () => clearTimeout(timer);
-  }, [rows, calibration.observations]);
-  const { value, error } = useRead(async () => {
-    const first = SPANS[chosen ?? 0]!;
-    const history = await getHistory(name, first.resolution, first.seconds);
-    if (chosen !== undefined || history.buckets.length >= FEW_BUCKETS) return { ...history, span: chosen ?? 0 };
-    const { resolution, seconds } = SPANS[MINUTES]!;
-    const minutes = await getHistory(name, resolution, seconds);
-    return minutes.buckets.length > 0 ? { ...minutes, span: MINUTES } : { ...history, span: 0 };
-  }, `${name} ${chosen} ${rows}`);
   const buckets = value?.buckets ?? [];
   const hasClass1 = buckets.some((bucket) => bucket.class1Error !== undefined);
   const className = calibration.error?.sinceStart?.class1Name;
@@ -187,9 +159,9 @@ export function HistoryView({ calibration }: { calibration: Calibration }) {
             <option value={0}>top label</option>
             <option value={1}>{className === undefined || className === "" ? "class 1" : className}</option>
           </select></label>}
-          <label>span <select value={value?.span ?? 0} onChange={({ currentTarget }) => choose(Number(currentTarget.value))}>
+          {ask !== undefined && <label>span <select value={value?.span ?? 0} onChange={({ currentTarget }) => ask.span(Number(currentTarget.value))}>
             {SPANS.map(({ title }, i) => <option key={title} value={i}>{title}</option>)}
-          </select></label>
+          </select></label>}
         </>}
         note="Bars: the interval of the error, 95 % for each span by itself; dark if all of it is over the limit. ▲ alarm, ● acknowledgement or update; shaded: the dated change.">
         {(size) => <Drawing calibration={calibration} buckets={buckets} marks={marksOf(calibration, value?.updates ?? [])}

@@ -1,0 +1,14 @@
+// The parts of the page of a model, in their order. A new one is a file and a line here.
+import { AlarmsView } from "./alarms";
+import { BreakdownView } from "./breakdown";
+import { DiagramView } from "./diagram";
+import { CoverageView, PitView } from "./forecast";
+import { HistoryView } from "./history";
+import { LabelDiagramView } from "./label_diagram";
+import { SourceView } from "./source";
+
+// Side by side on a wide screen: the distribution of the outcomes, and time.
+export const FIRST_VIEWS = [DiagramView, LabelDiagramView, PitView, HistoryView];
+// In two columns, or across both.
+export const VIEWS = [BreakdownView, CoverageView, 
+  AlarmsView, SourceView];
