@@ -1,6 +1,7 @@
 // The parts of the page of a model, in their order. A new one is a file and a line here.
 import { AlarmsView } from "./alarms";
 import { BreakdownView } from "./breakdown";
+import { ComparisonView } from "./comparison";
 import { DiagramView } from "./diagram";
 import { CoverageView, PitView } from "./forecast";
 import { HistoryView } from "./history";
@@ -11,4 +12,4 @@ import { SourceView } from "./source";
 export const FIRST_VIEWS = [DiagramView, LabelDiagramView, PitView, HistoryView];
 // In two columns, or across both.
 export const VIEWS = [BreakdownView, CoverageView, 
-  AlarmsView, SourceView];
+  ComparisonView, AlarmsView, SourceView];
