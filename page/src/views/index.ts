@@ -3,6 +3,7 @@ import { AlarmsView } from "./alarms";
 import { BreakdownView } from "./breakdown";
 import { ComparisonView } from "./comparison";
 import { DiagramView } from "./diagram";
+import { FanView } from "./fan";
 import { CoverageView, PitView } from "./forecast";
 import { HeatMapView } from "./heat_map";
 import { HistoryView } from "./history";
@@ -13,5 +14,5 @@ import { SourceView } from "./source";
 // Side by side on a wide screen: the distribution of the outcomes, and time.
 export const FIRST_VIEWS = [DiagramView, LabelDiagramView, PitView, HistoryView];
 // In two columns, or across both.
-export const VIEWS = [BreakdownView, LensesView, HeatMapView, CoverageView, 
+export const VIEWS = [BreakdownView, LensesView, HeatMapView, FanView, CoverageView, 
   ComparisonView, AlarmsView, SourceView];
