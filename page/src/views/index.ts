@@ -2,6 +2,7 @@
 import { AlarmsView } from "./alarms";
 import { BreakdownView } from "./breakdown";
 import { ComparisonView } from "./comparison";
+import { DataView } from "./data";
 import { DiagramView } from "./diagram";
 import { EstimateView } from "./estimate";
 import { FanView } from "./fan";
@@ -17,4 +18,4 @@ import { SourceView } from "./source";
 export const FIRST_VIEWS = [DiagramView, LabelDiagramView, PitView, HistoryView];
 // In two columns, or across both.
 export const VIEWS = [BreakdownView, LensesView, HeatMapView, FanView, CoverageView, EstimateView, RecalibrationView,
-  ComparisonView, AlarmsView, SourceView];
+  ComparisonView, DataView, AlarmsView, SourceView];
