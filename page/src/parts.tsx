@@ -82,3 +82,8 @@ export function Compute({ answer, start, children }: {
   return <p class="compute">{children} <button type="button" disabled={isRunning} onClick={start}>Compute</button>
     <span role="status"> {isRunning ? "computing…" : answer.error}</span></p>;
 }
+
+// Computes an answer anew.
+export function Again({ start, of }: { start: () => void; of: string }) {
+  return <button type="button" title="Compute again" onClick={start}>↻<span class="hidden"> Compute the {of} again</span></button>;
+}

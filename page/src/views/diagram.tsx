@@ -5,7 +5,7 @@ import type { Calibration, Diagram, Evaluation, Model } from "../api";
 import { Chart, type Size } from "../charts/chart";
 import { Band, Bars, Dots, Line, ticksOf, XAxis, YAxis } from "../charts/marks";
 import { count, int, percent, plain, shortName } from "../format";
-import { Section, type Table } from "../parts";
+import { Again, Section, type Table } from "../parts";
 import { OtherChoice } from "./other_choice";
 import type { ViewProps } from "./view";
 
@@ -135,7 +135,7 @@ export function DiagramView({ calibration, model, evaluation: { value, error, wa
             <option value="bins">bins</option>
           </select></label>
           {ask !== undefined && <OtherChoice ask={ask} other={other} />}
-          {ask !== undefined && <button type="button" onClick={() => ask.evaluate()}>Compute again</button>}
+          {ask !== undefined && <Again of="diagram" start={() => ask.evaluate()} />}
         </>}
         note={<>
           {computed === undefined ? `All rows, without intervals. ${error}`

@@ -11,9 +11,9 @@ import type { ViewProps } from "./view";
 const LEFT = 40;
 const RIGHT = 18;
 const TOP = 26;
-const PANELS = { error: 130, evidence: 70, rows: 46 };
+const PANELS = { error: 130, evidence: 66, rows: 40 };
 const GAP = 26;
-const BOTTOM = 24;
+const BOTTOM = 40;
 const HEIGHT = TOP + PANELS.error + GAP + PANELS.evidence + GAP + PANELS.rows + BOTTOM;
 
 interface Mark {
@@ -68,10 +68,10 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
   const errorOf = (bucket: Bucket) => (class1 ? bucket.class1Error : bucket.error);
   const limit = calibration.error?.limit;
   const measured = buckets.filter((bucket) => errorOf(bucket) !== undefined);
-  // A bar of few rows may reach up to 1, and would leave no room for the others.
-  const estimates = measured.map((bucket) => 2.2 * (errorOf(bucket)?.estimate ?? 0));
-  const uppers = measured.map((bucket) => 1.05 * (errorOf(bucket)?.upper ?? 0));
-  const most = Math.min(1, Math.max(2.5 * (limit ?? 0.02), Math.min(Math.max(...estimates), Math.max(...uppers))));
+  // One bar of few rows may reach up to 1, and must not leave less room for the others.
+  const uppers = measured.map((bucket) => errorOf(bucket)?.upper ?? 0).sort((a, b) => a - b);
+  const most = Math.min(1, Math.max(2.5 * (limit ?? 0.02), 1.1 * (uppers[Math.floor(0.9 * uppers.length)] ?? 0),
+    ...measured.map((bucket) => 1.1 * (errorOf(bucket)?.estimate ?? 0))));
   const errorBottom = TOP + PANELS.error;
   const y = scaleLinear([0, most], [errorBottom, TOP]);
   const clip = (error: number) => y(Math.min(most, error));
@@ -128,7 +128,7 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
     <Bars bars={buckets.map((bucket) => ({ ...spanOf(bucket), top: n(int(bucket.observations)), bottom: rowsBottom, kind: "rows" }))} />
     <Bars bars={buckets.filter((bucket) => int(bucket.missingLabels) > 0).map((bucket) => ({ ...spanOf(bucket),
       top: n(int(bucket.observations) + int(bucket.missingLabels)), bottom: n(int(bucket.observations)), kind: "missing" }))} />
-    <XAxis title="" ticks={timeTicks(x, size.width < 500 ? 4 : 7)} y={rowsBottom} from={LEFT} to={right} />
+    <XAxis title="local time" ticks={timeTicks(x, size.width < 500 ? 4 : 7)} y={rowsBottom} from={LEFT} to={right} />
   </>;
 }
 

@@ -23,7 +23,7 @@ export function LensesView({ calibration, evaluation: { value } }: ViewProps) {
       kind: most !== undefined && skce > most ? "off" : "", expected: most === undefined ? undefined : [0, most] };
   });
   return <Section title="Lenses" id="lenses">
-    <Chart title="Calibration error by lens" file={`${calibration.model ?? ""}-lenses`} height={() => forestHeight(rows)}
+    <Chart title="Calibration error by lens" file={`${calibration.model ?? ""}-lenses`} height={(width) => forestHeight(rows, width)}
       table={() => ({
         columns: ["lens", "SKCE, unbiased", "95 % if calibrated", "KCE from", "KCE to", "bandwidth"],
         rows: lenses.map(({ lens, result }) => [lens, result.skceUnbiased ?? 0, result.noiseFloorUnbiased?.upperQuantile ?? "",

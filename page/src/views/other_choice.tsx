@@ -12,7 +12,7 @@ export function OtherChoice({ ask, other }: { ask: Ask; other: Answer<Other> }) 
     if (pressed && isListed) select.current?.focus();
   }, [pressed, isListed]);
   if (ask.others === undefined) {
-    return <button type="button" onClick={() => { setPressed(true); ask.listOthers(); }}>Compare with…</button>;
+    return <button type="button" onClick={() => { setPressed(true); ask.listOthers(); }}>Compare…</button>;
   }
   return <>
     <label>with <select ref={select} value={ask.compared} onChange={({ currentTarget }) => ask.compare(currentTarget.value)}>

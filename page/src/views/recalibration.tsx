@@ -3,7 +3,7 @@ import type { Interval } from "../api";
 import { Chart } from "../charts/chart";
 import { Forest, forestHeight, type ForestRow } from "../charts/forest";
 import { count, int, plain, points } from "../format";
-import { Compute, DataTable, Section } from "../parts";
+import { Again, Compute, DataTable, Section } from "../parts";
 import type { ViewProps } from "./view";
 
 export function RecalibrationView({ calibration, model, recalibration, ask }: ViewProps) {
@@ -27,13 +27,13 @@ export function RecalibrationView({ calibration, model, recalibration, ask }: Vi
   return <Section title="Recalibration" id="recalibration">
     <p class="words">{plain(value.text ?? "")}</p>
     {recalibration.error !== "" && <p class="empty">{recalibration.error}</p>}
-    <Chart title="Error before and after recalibration" file={`${calibration.model ?? ""}-recalibration`} height={() => forestHeight(rows)}
+    <Chart title="Error before and after recalibration" file={`${calibration.model ?? ""}-recalibration`} height={(width) => forestHeight(rows, width)}
       table={() => ({
         columns: ["error of", "estimate", "from", "to"],
         rows: errors.flatMap(([name, interval]) => interval === undefined ? []
           : [[name, interval.estimate ?? 0, interval.lower ?? 0, interval.upper ?? 0]]),
       })}
-      controls={ask && <button type="button" onClick={ask.recalibrate}>Compute again</button>}
+      controls={ask && <Again of="advice" start={ask.recalibrate} />}
       note={`${count(int(value.testObservations))} rows that did not choose the map, with 95 % intervals; dashed: the limit.`}>
       {({ width }) => <Forest rows={rows} width={width} title="error (points)" format={points} limit={limit} />}
     </Chart>
