@@ -1,7 +1,7 @@
 // The answers that the views of a model show, and how readers get more of them.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { acknowledge, type Calibration, compare, estimate, evaluate, getHistory, listOthers, type Model, recalibrate,
-  setErrorLimit } from "./api";
+import { acknowledge, type Calibration, compare, estimate, evaluate, fittingHistory, getHistory, listOthers, type Model,
+  recalibrate, setErrorLimit } from "./api";
 import { int } from "./format";
 import { useRead } from "./live";
 import type { ViewProps } from "./views/view";
@@ -45,7 +45,8 @@ export function useAnswers(name: string, calibration: Calibration | undefined, m
   const want = (what: keyof typeof wanted) => setWanted((old) => ({ ...old, [what]: old[what] + 1 }));
 
   const rows = useSlowly(calibration?.observations);
-  const history = useRead(() => getHistory(name, span), calibration && `${span} ${rows}`);
+  const history = useRead(() => (span === undefined ? fittingHistory((index) => getHistory(name, index)) : getHistory(name, span)),
+    calibration && `${span} ${rows}`);
 
   // The server refuses to compute while it collects the first rows.
   const isReady = calibration !== undefined && model?.classes !== undefined &&
@@ -62,12 +63,12 @@ export function useAnswers(name: string, calibration: Calibration | undefined, m
   const advice = useRead(() => recalibrate(name), wanted.recalibrate > 0 ? String(wanted.recalibrate) : undefined);
   return {
     history, evaluation, other, estimate: estimated, recalibration: advice,
+    chooseSpan: setSpan,
     ask: {
       evaluate: (classIndex) => {
         if (classIndex === undefined) evaluation.again();
         else if (!classes().includes(classIndex)) setMore([...more, classIndex]);
       },
-      span: setSpan,
       others: others.value,
       listOthers: () => want("others"),
       compare: setBaseline,

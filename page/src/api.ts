@@ -98,14 +98,15 @@ export async function getBuckets(name: string, resolution: "MINUTE" | "HOUR" | "
   return { buckets, updates };
 }
 
-// span: index in SPANS; undefined for the one that fits.
-export async function getHistory(name: string, span: number | undefined): Promise<History> {
-  const read = async (index: number) => {
-    const { resolution, seconds } = SPANS[index]!;
-    return { ...await getBuckets(name, resolution, seconds), span: index };
-  };
-  const first = await read(span ?? 0);
-  if (span !== undefined || first.buckets.length >= FEW_BUCKETS) return first;
+export async function getHistory(name: string, span: number): Promise<History> {
+  const { resolution, seconds } = SPANS[span]!;
+  return { ...await getBuckets(name, resolution, seconds), span };
+}
+
+// read: gives the history of a span.
+export async function fittingHistory(read: (span: number) => History | Promise<History>): Promise<History> {
+  const first = await read(0);
+  if (first.buckets.length >= FEW_BUCKETS) return first;
   const minutes = await read(SPANS.length - 1);
   return minutes.buckets.length > 0 ? minutes : first;
 }

@@ -1,7 +1,8 @@
 // Small pieces that several views show.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { age, localTime, shortName } from "./format";
+import type { Calibration } from "./api";
+import { age, count, localTime, plain, shortName } from "./format";
 import type { Answer } from "./views/view";
 
 // A name that someone chose: text, whatever it contains, and with its own writing direction.
@@ -48,6 +49,18 @@ export function Mark({ severity }: { severity: number }) {
   return <svg class={`mark rank-${rank}`} viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
     <path d={shape} />
   </svg>;
+}
+
+// The verdict, in the colour of its severity.
+export function Banner({ calibration: { reading } }: { calibration: Calibration }) {
+  const severity = reading?.severity ?? 0;
+  return <p class={`banner rank-${Math.floor(severity)}`} role="status"><Mark severity={severity} />
+    <strong>{plain(reading?.verdict?.text ?? "")}</strong></p>;
+}
+
+// The rows of an answer. Only those of a model are its newest ones.
+export function rowsText(calibration: Calibration, rows: number): string {
+  return `${calibration.windowObservations === undefined ? "" : "Newest "}${count(rows)} rows`;
 }
 
 // A part of a page with a heading.

@@ -4,8 +4,8 @@ import { useState } from "preact/hooks";
 import type { Calibration, Diagram, Evaluation, Model } from "../api";
 import { Chart, type Size } from "../charts/chart";
 import { Band, Bars, Dots, Line, ticksOf, XAxis, YAxis } from "../charts/marks";
-import { count, int, percent, plain, shortName } from "../format";
-import { Again, Section, type Table } from "../parts";
+import { int, percent, plain, shortName } from "../format";
+import { Again, rowsText, Section, type Table } from "../parts";
 import { OtherChoice } from "./other_choice";
 import type { ViewProps } from "./view";
 
@@ -139,8 +139,8 @@ export function DiagramView({ calibration, model, evaluation: { value, error, wa
         </>}
         note={<>
           {computed === undefined ? `All rows, without intervals. ${error}`
-            : shown === "corp" ? `Newest ${count(rows)} rows. Grey: where the line of a calibrated model lies with ${percent(computed.bandLevel)} at each place.`
-              : `Newest ${count(rows)} rows. Clopper-Pearson intervals, ${percent(computed.bandLevel)} each; ◆ is outside of what a calibrated model shows.`}
+            : shown === "corp" ? `${rowsText(calibration, rows)}. Grey: where the line of a calibrated model lies with ${percent(computed.bandLevel)} at each place.`
+              : `${rowsText(calibration, rows)}. Clopper-Pearson intervals, ${percent(computed.bandLevel)} each; ◆ is outside of what a calibrated model shows.`}
           {shown === "corp" && corp !== undefined && ` Brier score ${(corp.score ?? 0).toFixed(4)} = miscalibration ${(corp.miscalibration ?? 0).toFixed(4)} − discrimination ${(corp.discrimination ?? 0).toFixed(4)} + uncertainty ${(corp.uncertainty ?? 0).toFixed(4)}.`}
         </>}>
         {(size) => <Drawing diagram={diagram} kind={shown} name={name} size={size}

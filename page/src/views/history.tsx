@@ -144,7 +144,7 @@ function tableOf(buckets: Bucket[], class1: boolean): Table {
   };
 }
 
-export function HistoryView({ calibration, history: { value, error }, ask }: ViewProps) {
+export function HistoryView({ calibration, history: { value, error }, chooseSpan }: ViewProps) {
   const name = calibration.model ?? "";
   const [class1, setClass1] = useState(false);
   const buckets = value?.buckets ?? [];
@@ -159,9 +159,9 @@ export function HistoryView({ calibration, history: { value, error }, ask }: Vie
             <option value={0}>top label</option>
             <option value={1}>{className === undefined || className === "" ? "class 1" : className}</option>
           </select></label>}
-          {ask !== undefined && <label>span <select value={value?.span ?? 0} onChange={({ currentTarget }) => ask.span(Number(currentTarget.value))}>
+          <label>span <select value={value?.span ?? 0} onChange={({ currentTarget }) => chooseSpan(Number(currentTarget.value))}>
             {SPANS.map(({ title }, i) => <option key={title} value={i}>{title}</option>)}
-          </select></label>}
+          </select></label>
         </>}
         note="Bars: the interval of the error, 95 % for each span by itself; dark if all of it is over the limit. ▲ alarm, ● acknowledgement or update; shaded: the dated change.">
         {(size) => <Drawing calibration={calibration} buckets={buckets} marks={marksOf(calibration, value?.updates ?? [])}

@@ -1,8 +1,8 @@
 // The calibration error of the parts of a prediction, each against what a calibrated model shows.
 import { Chart } from "../charts/chart";
 import { Forest, forestHeight, type ForestRow } from "../charts/forest";
-import { count, decimal, int } from "../format";
-import { Section } from "../parts";
+import { decimal, int } from "../format";
+import { rowsText, Section } from "../parts";
 import type { ViewProps } from "./view";
 
 // What a lens sees.
@@ -29,7 +29,7 @@ export function LensesView({ calibration, evaluation: { value } }: ViewProps) {
         rows: lenses.map(({ lens, result }) => [lens, result.skceUnbiased ?? 0, result.noiseFloorUnbiased?.upperQuantile ?? "",
           result.kceLowerBound ?? "", result.kceUpperBound ?? "", result.provenance?.bandwidth ?? ""]),
       })}
-      note={<>Newest {count(int(lenses[0]?.result.provenance?.observations))} rows. ◆ is above the grey range, which a calibrated
+      note={<>{rowsText(calibration, int(lenses[0]?.result.provenance?.observations))}. ◆ is above the grey range, which a calibrated
         model exceeds one time in twenty.{leftOut.map(({ lens, error }) => ` ${lens}: ${error}.`)}</>}>
       {({ width }) => <Forest rows={rows} width={width} title="squared kernel calibration error (SKCE)" format={decimal} />}
     </Chart>

@@ -4,7 +4,7 @@ import { useAnswers } from "../answers";
 import { getModel } from "../api";
 import { plain, shortName } from "../format";
 import { useCalibration, useRead } from "../live";
-import { Mark, Name, useNow } from "../parts";
+import { Banner, Name, useNow } from "../parts";
 import { TILES } from "../tiles";
 import { FIRST_VIEWS, VIEWS } from "./index";
 import { Sentences } from "./sentences";
@@ -14,10 +14,8 @@ import type { ViewProps } from "./view";
 // All of it, from what is given.
 export function ModelParts(props: ViewProps & { now: number }) {
   const { calibration, now } = props;
-  const severity = calibration.reading?.severity ?? 0;
   return <>
-    <p class={`banner rank-${Math.floor(severity)}`} role="status"><Mark severity={severity} />
-      <strong>{plain(calibration.reading?.verdict?.text ?? "")}</strong></p>
+    <Banner calibration={calibration} />
     <dl class="tiles">{TILES.map((Tile, i) => <Tile key={i} calibration={calibration} now={now} />)}</dl>
     <Sentences calibration={calibration} />
     <div class="top">{FIRST_VIEWS.map((View, i) => <View key={i} {...props} />)}</div>

@@ -20,8 +20,6 @@ export interface Other {
 export interface Ask {
   // Computes the diagrams and lenses of the newest rows again; classIndex: also the diagram of this class.
   evaluate: (classIndex?: number) => void;
-  // The history of one of SPANS.
-  span: (span: number) => void;
   // The models that can be compared with this one; undefined before listOthers().
   others: string[] | undefined;
   listOthers: () => void;
@@ -43,5 +41,8 @@ export interface ViewProps {
   other: Answer<Other>;
   estimate: Answer<Estimate>;
   recalibration: Answer<Recalibration>;
+  // Shows the history of one of SPANS.
+  chooseSpan: (span: number) => void;
+  // Without a server there is nobody to ask.
   ask: Ask | undefined;
 }
