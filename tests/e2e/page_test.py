@@ -97,7 +97,7 @@ class PageTest(unittest.TestCase):
 
     def wait_for_text(self, selector, part):
         self.browser.run(f"await page.locator({json.dumps(selector)}).filter({{hasText: "
-                         f"{json.dumps(part)}}}).first().waitFor({{timeout: 60000}});")
+                         f"{json.dumps(part)}}}).first().waitFor();")
 
     def check_no_fault(self):
         self.assertEqual(self.browser.run("return faults;"), [])
@@ -146,7 +146,7 @@ class PageTest(unittest.TestCase):
         for name, charts in {"fraud": 3, "weather": 4, "demand": 4, "topics": 2}.items():
             self.show(name, "#history + figure svg")
             self.browser.run("await page.waitForFunction((charts) => document.querySelectorAll("
-                             f"'figure svg').length >= charts, {charts}, {{timeout: 60000}});")
+                             f"'figure svg').length >= charts, {charts});")
             self.assertEqual(self.browser.run("return await page.locator('figure svg').count();"), charts)
             self.browser.run("for (const one of await page.$$('figure summary')) await one.click(); "
                              "await page.waitForFunction((charts) => document.querySelectorAll("
@@ -184,7 +184,7 @@ class PageTest(unittest.TestCase):
         self.browser.run("await page.locator('#reliability + figure button').filter({hasText: 'Compare'}).press('Enter'); "
                          "await page.waitForSelector('#reliability + figure select:focus'); "
                          "await page.locator('#reliability + figure select').nth(2).selectOption('models/churn/versions/2'); "
-                         "await page.waitForSelector('#reliability + figure .line.other', {timeout: 60000});")
+                         "await page.waitForSelector('#reliability + figure .line.other');")
         answer = self.post("/v1/models/churn:compare", {"baseline": "models/churn/versions/2"})["comparison"]
         shown = self.text(".comparison")
         for score in ("logLoss", "brier", "binnedError"):
@@ -242,7 +242,7 @@ class PageTest(unittest.TestCase):
     def test_the_error_is_estimated_when_a_reader_asks(self):
         self.show("fraud", "#estimate ~ p button")
         self.browser.run("await page.click('#estimate ~ p button'); "
-                         "await page.waitForSelector('#estimate ~ figure svg', {timeout: 120000});")
+                         "await page.waitForSelector('#estimate ~ figure svg');")
         answer = self.post("/v1/models/fraud:estimate", {"seed": "1"})["result"]
         self.assertEqual(self.text("#estimate ~ p.words"), answer["text"])
         self.assertEqual([(line[0].upper(), float(line[1])) for line in self.csv("estimate")[1:]],
@@ -253,7 +253,7 @@ class PageTest(unittest.TestCase):
     def test_recalibration_advice_has_the_error_before_and_after(self):
         self.show("fraud", "#recalibration ~ p button")
         self.browser.run("await page.click('#recalibration ~ p button'); "
-                         "await page.waitForSelector('#recalibration ~ figure svg', {timeout: 60000});")
+                         "await page.waitForSelector('#recalibration ~ figure svg');")
         answer = self.answer("/v1/models/fraud/calibration")["recalibration"]
         self.assertEqual(self.text("#recalibration ~ p.words"), answer["text"])
         errors = [answer[name] for name in ("errorBefore", "errorAfter", "class1ErrorBefore", "class1ErrorAfter")]
@@ -371,7 +371,7 @@ class PageTest(unittest.TestCase):
                          "await page.click('#comparison ~ p button'); "
                          "await page.locator('#comparison ~ p select').selectOption({index: 1}); "
                          "for (const part of ['.line.other', '#estimate ~ figure svg', '#recalibration ~ figure svg']) "
-                         "await page.waitForSelector(part, {timeout: 120000});")
+                         "await page.waitForSelector(part);")
 
     def test_nothing_is_wider_than_the_window_and_no_labels_overlap(self):
         for width in (1280, 390):
