@@ -117,8 +117,8 @@ export async function getModel(name: string): Promise<Model | undefined> {
 
 // Models with the same kind of predictions as this one, without it.
 export async function listOthers(model: Model): Promise<string[]> {
-  const kindOf = ({ classes, forecast, labels }: Model) => JSON.stringify([classes?.count, forecast?.quantiles,
-    forecast !== undefined, labels !== undefined]);
+  const kindOf = ({ classes, forecast, labels }: Model) => JSON.stringify([classes?.count, classes?.names,
+    forecast?.quantiles, forecast !== undefined, labels !== undefined]);
   const models: Model[] = [];
   let token = "";
   do {

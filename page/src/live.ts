@@ -68,7 +68,8 @@ export function useCalibration(name: string): Live<Calibration> {
       source.onerror = (event) => {
         const data: unknown = (event as MessageEvent).data;
         const error = typeof data === "string" ? String(JSON.parse(data).error.message) : "";
-        setLive((old) => ({ value: old.value, error, lostSince: old.lostSince ?? new Date() }));
+        // The reason that a request found holds until the stream opens.
+        setLive((old) => ({ value: old.value, error: error || old.error, lostSince: old.lostSince ?? new Date() }));
         // Without a message of the server, a browser that does not try again is told why by a request.
         source?.close();
         timer = window.setTimeout(again, 1000 * AGAIN_SECONDS);

@@ -85,6 +85,15 @@ export function DataTable({ table, label }: { table: Table; label: string }) {
   </div>;
 }
 
+// A table that is made when a reader opens it. of: what it is about, for those who do not see the place.
+export function TableBelow({ title, of, table }: { title: string; of: string; table: () => Table }) {
+  const [open, setOpen] = useState(false);
+  return <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <summary>{title}<span class="hidden"> of {of}</span></summary>
+    {open && <DataTable table={table()} label={of} />}
+  </details>;
+}
+
 // In place of an answer that a reader has to ask for.
 export function Compute({ answer, start, children }: {
   answer: Answer<unknown>;

@@ -18,6 +18,8 @@ const browser = await chromium.launch({
 // Scripts of a test, such as axe, are not part of the page and of its policy: they are evaluated.
 const context = await browser.newContext({ acceptDownloads: true });
 const page = await context.newPage();
+// A busy machine draws late.
+page.setDefaultTimeout(180000);
 // What no page may cause.
 const faults = [];
 page.on("console", (message) => faults.push(`console ${message.type()}: ${message.text()}`));

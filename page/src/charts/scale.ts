@@ -25,3 +25,10 @@ export function roundValues([start, end]: readonly [number, number], number: num
   }
   return values;
 }
+
+// The end of an axis that is above nine of ten values, and at least `least`: one interval of few rows must not leave less
+// room for all others.
+export function ceilingOf(values: number[], least: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return Math.max(least, 1.1 * (sorted[Math.floor(0.9 * sorted.length)] ?? 0));
+}

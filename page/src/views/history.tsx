@@ -1,5 +1,5 @@
 // The error, the evidence and the rows over time, with what happened meanwhile.
-import { scaleLinear } from "../charts/scale";
+import { ceilingOf, scaleLinear } from "../charts/scale";
 import { useState } from "preact/hooks";
 import { type Bucket, type Calibration, type Schemas, SPANS } from "../api";
 import { Chart, type Size } from "../charts/chart";
@@ -68,10 +68,8 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
   const errorOf = (bucket: Bucket) => (class1 ? bucket.class1Error : bucket.error);
   const limit = calibration.error?.limit;
   const measured = buckets.filter((bucket) => errorOf(bucket) !== undefined);
-  // One bar of few rows may reach up to 1, and must not leave less room for the others.
-  const uppers = measured.map((bucket) => errorOf(bucket)?.upper ?? 0).sort((a, b) => a - b);
-  const most = Math.min(1, Math.max(2.5 * (limit ?? 0.02), 1.1 * (uppers[Math.floor(0.9 * uppers.length)] ?? 0),
-    ...measured.map((bucket) => 1.1 * (errorOf(bucket)?.estimate ?? 0))));
+  const estimates = measured.map((bucket) => 1.1 * (errorOf(bucket)?.estimate ?? 0));
+  const most = Math.min(1, ceilingOf(measured.map((bucket) => errorOf(bucket)?.upper ?? 0), Math.max(2.5 * (limit ?? 0.02), ...estimates)));
   const errorBottom = TOP + PANELS.error;
   const y = scaleLinear([0, most], [errorBottom, TOP]);
   const clip = (error: number) => y(Math.min(most, error));

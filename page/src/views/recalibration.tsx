@@ -3,7 +3,7 @@ import type { Interval } from "../api";
 import { Chart } from "../charts/chart";
 import { Forest, forestHeight, type ForestRow } from "../charts/forest";
 import { count, int, plain, points } from "../format";
-import { Again, Compute, DataTable, Section } from "../parts";
+import { Again, Compute, Section, TableBelow } from "../parts";
 import type { ViewProps } from "./view";
 
 export function RecalibrationView({ calibration, model, recalibration, ask }: ViewProps) {
@@ -37,10 +37,9 @@ export function RecalibrationView({ calibration, model, recalibration, ask }: Vi
       note={`${count(int(value.testObservations))} rows that did not choose the map, with 95 % intervals; dashed: the limit.`}>
       {({ width }) => <Forest rows={rows} width={width} title="error (points)" format={points} limit={limit} />}
     </Chart>
-    <details class="more"><summary>Kinds of maps</summary>
-      <DataTable label="Kinds of maps" table={{
-        columns: ["map", "log loss (nats), cross-validated"],
-        rows: (value.candidates ?? []).map(({ kind, crossValidatedLogLoss }) => [kind ?? "", (crossValidatedLogLoss ?? 0).toFixed(4)]),
-      }} /></details>
+    <div class="more"><TableBelow title="Kinds of maps" of="by their log loss" table={() => ({
+      columns: ["map", "log loss (nats), cross-validated"],
+      rows: (value.candidates ?? []).map(({ kind, crossValidatedLogLoss }) => [kind ?? "", (crossValidatedLogLoss ?? 0).toFixed(4)]),
+    })} /></div>
   </Section>;
 }
