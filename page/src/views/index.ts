@@ -14,10 +14,9 @@ import { LensesView } from "./lenses";
 import { RecalibrationView } from "./recalibration";
 import { ScoresView } from "./scores";
 import { SourceView } from "./source";
-import { TestsView } from "./tests";
 
 // Side by side on a wide screen: the distribution of the outcomes, and time.
 export const FIRST_VIEWS = [DiagramView, LabelDiagramView, PitView, HistoryView];
 // In two columns, or across both.
-export const VIEWS = [BreakdownView, LensesView, TestsView, HeatMapView, FanView, CoverageView, ScoresView, EstimateView,
+export const VIEWS = [BreakdownView, LensesView, HeatMapView, FanView, CoverageView, ScoresView, EstimateView,
   RecalibrationView, ComparisonView, DataView, AlarmsView, SourceView];

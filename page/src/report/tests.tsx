@@ -1,7 +1,7 @@
-// Tests of the rows that were evaluated. The page asks for none, because they take long.
+// Tests of the rows that were evaluated. The page and reports of models have none, because they take long.
 import { decimal } from "../format";
 import { DataTable, Section, type Table } from "../parts";
-import type { ViewProps } from "./view";
+import type { ViewProps } from "../views/view";
 
 function tableOf({ lenses, forecast }: NonNullable<ViewProps["evaluation"]["value"]>): Table {
   if (forecast !== undefined) {
