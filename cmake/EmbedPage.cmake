@@ -1,14 +1,8 @@
 # Writes OUTPUT, a C++ source with the files of the page in FOLDER, each also compressed:
 #   cmake -D FOLDER=page/dist -D OUTPUT=page_files.cc -P EmbedPage.cmake
+include(${CMAKE_CURRENT_LIST_DIR}/EmbedBytes.cmake)
 set(arrays)
 set(entries)
-
-# add_array(NAME FILE): the bytes of a file as an array.
-function(add_array name file)
-  file(READ ${file} bytes HEX)
-  string(REGEX REPLACE "(..)" "'\\\\x\\1'," bytes "${bytes}")
-  set(arrays "${arrays}constexpr char ${name}[] = {${bytes}};\n" PARENT_SCOPE)
-endfunction()
 
 # add_file(NAME PATH TYPE)
 macro(add_file name path type)

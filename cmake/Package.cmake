@@ -60,9 +60,11 @@ foreach(component server cli sdk python)
           COMPONENT ${component}
           DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CALIBD_PACKAGE_${component}})
 endforeach()
-# The licences of what the page contains.
-install(FILES page/dist/LICENSES.txt RENAME page-licenses.txt COMPONENT server
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CALIBD_PACKAGE_server})
+# The licences of what the page and reports contain.
+foreach(component server cli python)
+  install(FILES page/dist/LICENSES.txt RENAME page-licenses.txt COMPONENT ${component}
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CALIBD_PACKAGE_${component}})
+endforeach()
 # The alert rules and the unit refer to these pages.
 install(FILES CHANGELOG.md README.md SECURITY.md COMPONENT server
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CALIBD_PACKAGE_server})

@@ -72,6 +72,7 @@ int Run(int argc, char** argv) {
   AddWatchCommand(app, context);
   AddVerdictCommands(app, context);
   AddHistoryCommand(app, context);
+  AddReportCommand(app, context);
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);
   AddEvaluateForecastsCommand(app, context);

@@ -22,6 +22,7 @@ v1::MultilabelCalibration EvaluateLabels(const MultilabelBatch& batch,
     dependence.AddLabels(RowDeviation(batch, row), one.probabilities, one.truths);
   }
   calibration.set_dependence_found_at(dependence.reached_at());
+  *calibration.mutable_reading() = convert::ReadingOf(calibration);
   return calibration;
 }
 

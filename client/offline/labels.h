@@ -10,9 +10,9 @@
 
 namespace calibd::offline {
 
-// Computes the errors and the evidence of several labels, and whether neighbouring rows go
-// together. batch: valid, the oldest row first. names: of the labels, in their order. tolerance:
-// see LabelEvidence.
+// Computes the errors and the evidence of several labels, whether neighbouring rows go together,
+// and what all this says. batch: valid, the oldest row first. names: of the labels, in their order.
+// tolerance: see LabelEvidence.
 [[nodiscard]] v1::MultilabelCalibration EvaluateLabels(const MultilabelBatch& batch,
                                                        std::span<const std::string> names,
                                                        const LabelReportOptions& options,

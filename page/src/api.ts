@@ -11,6 +11,10 @@ export type Measurement = Schemas["ErrorMeasurement"];
 export type Alarm = Schemas["Alarm"];
 export type Diagram = Schemas["Reliability"];
 export type Model = Schemas["Model"];
+export type Evaluation = Schemas["Evaluation"];
+export type Comparison = Schemas["ModelComparison"];
+export type Estimate = Schemas["CalibrationErrorEstimate"];
+export type Recalibration = Schemas["Recalibration"];
 
 // An answer that is not OK: its message is the server's, or says that there was none.
 export class ApiError extends Error {
@@ -61,16 +65,31 @@ export async function listVerdicts(): Promise<Listed[]> {
   return models;
 }
 
-export type Resolution = "MINUTE" | "HOUR" | "DAY";
+// The spans of a history. The first one is shown if it has enough buckets, and else the last one.
+export const SPANS = [
+  { title: "2 days by hour", resolution: "HOUR", seconds: 2 * 86400 },
+  { title: "14 days by hour", resolution: "HOUR", seconds: 14 * 86400 },
+  { title: "1000 days by day", resolution: "DAY", seconds: 1000 * 86400 },
+  { title: "3 hours by minute", resolution: "MINUTE", seconds: 3 * 3600 },
+] as const;
+const FEW_BUCKETS = 3;
 
-// The buckets of the newest `seconds`, ascending, and the updates of the declaration.
-export async function getHistory(name: string, resolution: Resolution, seconds: number, pageSize = 1000) {
+export interface History {
+  // Ascending.
+  buckets: Bucket[];
+  updates: Schemas["ModelUpdate"][];
+  // Index in SPANS.
+  span: number;
+}
+
+// The buckets of the newest `seconds`, and the updates of the declaration.
+export async function getBuckets(name: string, resolution: "MINUTE" | "HOUR" | "DAY", seconds: number) {
   const start = new Date(Date.now() - 1000 * seconds).toISOString();
   const buckets: Bucket[] = [];
   let token = "";
   let updates: Schemas["ModelUpdate"][] = [];
   do {
-    const query = new URLSearchParams({ resolution, startTime: start, pageSize: String(pageSize), pageToken: token });
+    const query = new URLSearchParams({ resolution, startTime: start, pageSize: "1000", pageToken: token });
     const page = (await ask(`${pathOf(name)}/history?${query}`, {})) as Schemas["GetHistoryResponse"];
     buckets.push(...(page.buckets ?? []));
     updates = page.updates ?? [];
@@ -79,17 +98,63 @@ export async function getHistory(name: string, resolution: Resolution, seconds: 
   return { buckets, updates };
 }
 
+export async function getHistory(name: string, span: number): Promise<History> {
+  const { resolution, seconds } = SPANS[span]!;
+  return { ...await getBuckets(name, resolution, seconds), span };
+}
+
+// read: gives the history of a span.
+export async function fittingHistory(read: (span: number) => History | Promise<History>): Promise<History> {
+  const first = await read(0);
+  if (first.buckets.length >= FEW_BUCKETS) return first;
+  const minutes = await read(SPANS.length - 1);
+  return minutes.buckets.length > 0 ? minutes : first;
+}
+
 export async function getModel(name: string): Promise<Model | undefined> {
   return ((await ask(pathOf(name), {})) as Schemas["GetModelResponse"]).model;
 }
 
-// The diagrams of the newest rows: of the top label, and of a class if one is given.
-export async function getDiagrams(name: string, classes: number[]): Promise<Diagram[]> {
-  const answer = (await post(`${pathOf(name)}:evaluate`, {
-    replicates: 0,
-    reliabilityClasses: classes,
-  })) as Schemas["EvaluateResponse"];
-  return answer.evaluation?.reliability ?? [];
+// Models with the same kind of predictions as this one, without it.
+export async function listOthers(model: Model): Promise<string[]> {
+  const kindOf = ({ classes, forecast, labels }: Model) => JSON.stringify([classes?.count, classes?.names,
+    forecast?.quantiles, forecast !== undefined, labels !== undefined]);
+  const models: Model[] = [];
+  let token = "";
+  do {
+    const query = new URLSearchParams({ pageSize: "1000", pageToken: token });
+    const page = (await ask(`/v1/models?${query}`, {})) as Schemas["ListModelsResponse"];
+    models.push(...(page.models ?? []));
+    token = page.nextPageToken ?? "";
+  } while (token !== "");
+  return models.filter((one) => one.name !== model.name && kindOf(one) === kindOf(model)).map(({ name }) => name ?? "");
+}
+
+// The requests of computations. With the same seed and rows, an answer is the same.
+export function evaluateBody(classes: number[]) {
+  return { replicates: 0, seed: "1", reliabilityClasses: classes };
+}
+export const SEED_BODY = { seed: "1" };
+
+// The diagrams of the newest rows, of the top label and of some classes, and the lenses.
+export async function evaluate(name: string, classes: number[]): Promise<Evaluation> {
+  const answer = (await post(`${pathOf(name)}:evaluate`, evaluateBody(classes))) as Schemas["EvaluateResponse"];
+  return answer.evaluation ?? {};
+}
+
+export async function compare(name: string, baseline: string): Promise<Comparison> {
+  const answer = (await post(`${pathOf(name)}:compare`, { baseline })) as Schemas["CompareModelsResponse"];
+  return answer.comparison ?? {};
+}
+
+export async function estimate(name: string): Promise<Estimate> {
+  const answer = (await post(`${pathOf(name)}:estimate`, SEED_BODY)) as Schemas["EstimateCalibrationErrorResponse"];
+  return answer.result ?? {};
+}
+
+export async function recalibrate(name: string): Promise<Recalibration> {
+  const answer = (await post(`${pathOf(name)}:recalibrate`, {})) as Schemas["RecalibrateResponse"];
+  return answer.recalibration ?? {};
 }
 
 export async function acknowledge(name: string, alarm: string, note: string): Promise<void> {

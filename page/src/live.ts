@@ -1,6 +1,7 @@
 // Answers that stay up to date.
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { ApiError, type Calibration, type Listed, listVerdicts, pathOf, type Schemas } from "./api";
+import type { Answer } from "./views/view";
 
 export interface Live<T> {
   value: T | undefined;
@@ -95,19 +96,24 @@ export function useCalibration(name: string): Live<Calibration> {
   return live;
 }
 
-// The result of a read, which is repeated when `key` changes. The former one stays until then.
-export function useRead<T>(read: () => Promise<T>, key: string): { value: T | undefined; error: string; again: () => void } {
-  const [state, setState] = useState<{ value: T | undefined; error: string }>({ value: undefined, error: "" });
+// The result of a read, which is repeated when `key` changes. The former one stays until then, and without a key there
+// is none.
+export function useRead<T>(read: () => Promise<T>, key: string | undefined): Answer<T> & { again: () => void } {
+  const [state, setState] = useState<{ value?: T; error: string }>({ error: "" });
   const [times, setTimes] = useState(0);
   useEffect(() => {
+    if (key === undefined) {
+      setState({ error: "" });
+      return;
+    }
     let ended = false;
     read().then(
       (value) => { if (!ended) setState({ value, error: "" }); },
       (error: unknown) => {
         const message = error instanceof ApiError ? error.message : String(error);
-        if (!ended) setState((old) => ({ value: old.value, error: message }));
+        if (!ended) setState((old) => ({ ...old, error: message }));
       });
     return () => { ended = true; };
   }, [key, times]);
-  return { ...state, again: useCallback(() => setTimes((old) => old + 1), []) };
+  return { ...state, wanted: key !== undefined, again: useCallback(() => setTimes((old) => old + 1), []) };
 }

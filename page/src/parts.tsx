@@ -1,7 +1,9 @@
 // Small pieces that several views show.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { age, localTime, shortName } from "./format";
+import type { Calibration } from "./api";
+import { age, count, localTime, plain, shortName } from "./format";
+import type { Answer } from "./views/view";
 
 // A name that someone chose: text, whatever it contains, and with its own writing direction.
 export function Name({ name }: { name: string }) {
@@ -49,6 +51,18 @@ export function Mark({ severity }: { severity: number }) {
   </svg>;
 }
 
+// The verdict, in the colour of its severity.
+export function Banner({ calibration: { reading } }: { calibration: Calibration }) {
+  const severity = reading?.severity ?? 0;
+  return <p class={`banner rank-${Math.floor(severity)}`} role="status"><Mark severity={severity} />
+    <strong>{plain(reading?.verdict?.text ?? "")}</strong></p>;
+}
+
+// The rows of an answer. Only those of a model are its newest ones.
+export function rowsText(calibration: Calibration, rows: number): string {
+  return `${calibration.windowObservations === undefined ? "" : "Newest "}${count(rows)} rows`;
+}
+
 // A part of a page with a heading.
 export function Section({ title, id, children }: { title: string; id: string; children: ComponentChildren }) {
   return <section aria-labelledby={id} class={`part ${id}`}>
@@ -69,4 +83,29 @@ export function DataTable({ table, label }: { table: Table; label: string }) {
       <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((cell, k) => <td key={k}><bdi>{cell}</bdi></td>)}</tr>)}</tbody>
     </table>
   </div>;
+}
+
+// A table that is made when a reader opens it. of: what it is about, for those who do not see the place.
+export function TableBelow({ title, of, table }: { title: string; of: string; table: () => Table }) {
+  const [open, setOpen] = useState(false);
+  return <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <summary>{title}<span class="hidden"> of {of}</span></summary>
+    {open && <DataTable table={table()} label={of} />}
+  </details>;
+}
+
+// In place of an answer that a reader has to ask for.
+export function Compute({ answer, start, children }: {
+  answer: Answer<unknown>;
+  start: (() => void) | undefined;
+  children: ComponentChildren;
+}) {
+  const isRunning = answer.wanted && answer.error === "";
+  return <p class="compute">{children} <button type="button" disabled={isRunning} onClick={start}>Compute</button>
+    <span role="status"> {isRunning ? "computing…" : answer.error}</span></p>;
+}
+
+// Computes an answer anew.
+export function Again({ start, of }: { start: () => void; of: string }) {
+  return <button type="button" title="Compute again" onClick={start}>↻<span class="hidden"> Compute the {of} again</span></button>;
 }

@@ -4,9 +4,12 @@
 
 The tests in a browser are skipped where Chromium or npm is not installed.
 """
+import csv
 import gzip
 import json
 import pathlib
+import shlex
+import subprocess
 import sys
 import unittest
 import xml.etree.ElementTree
@@ -24,7 +27,7 @@ FILES = {"/": ("index.html", "text/html"), "/page.js": ("page.js", "text/javascr
          "/page.css": ("page.css", "text/css")}
 POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
           "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-KINDS = ("fraud", "credit", "topics", "demand", "energy", "intent", "newcomer", "markup",
+KINDS = ("fraud", "credit", "topics", "demand", "energy", "rainfall", "intent", "newcomer", "markup",
          "archive/versions/2024-11")
 
 
@@ -140,10 +143,10 @@ class PageTest(unittest.TestCase):
             self.check_no_fault()
 
     def test_charts_of_each_kind_have_a_table_and_files(self):
-        for name, charts in {"fraud": 2, "demand": 3, "topics": 2}.items():
+        for name, charts in {"fraud": 3, "weather": 4, "demand": 4, "topics": 2}.items():
             self.show(name, "#history + figure svg")
-            if name == "fraud":
-                self.browser.run("await page.waitForSelector('#reliability + figure svg');")
+            self.browser.run("await page.waitForFunction((charts) => document.querySelectorAll("
+                             f"'figure svg').length >= charts, {charts});")
             self.assertEqual(self.browser.run("return await page.locator('figure svg').count();"), charts)
             self.browser.run("for (const one of await page.$$('figure summary')) await one.click(); "
                              "await page.waitForFunction((charts) => document.querySelectorAll("
@@ -165,6 +168,129 @@ class PageTest(unittest.TestCase):
         self.assertEqual([float(line.split(",")[4]) for line in csv[1:]],
                          [one["frequency"] for one in bins])
         self.check_no_fault()
+
+    def post(self, path, body):
+        status, _, text = self.server.post(path, body)
+        self.assertEqual(status, 200, text)
+        return json.loads(text)
+
+    def csv(self, section):
+        """The lines of the table of the chart of a section, in cells."""
+        text = self.saved(f"#{section} ~ figure button:has-text(\"CSV\")")["text"]
+        return list(csv.reader(text.splitlines()))
+
+    def test_another_model_is_drawn_and_compared(self):
+        self.show("churn", "#reliability + figure .line.main")
+        self.browser.run("await page.locator('#reliability + figure button').filter({hasText: 'Compare'}).press('Enter'); "
+                         "await page.waitForSelector('#reliability + figure select:focus'); "
+                         "await page.locator('#reliability + figure select').nth(2).selectOption('models/churn/versions/2'); "
+                         "await page.waitForSelector('#reliability + figure .line.other');")
+        answer = self.post("/v1/models/churn:compare", {"baseline": "models/churn/versions/2"})["comparison"]
+        shown = self.text(".comparison")
+        for score in ("logLoss", "brier", "binnedError"):
+            self.assertIn(answer["comparison"][score]["text"], shown)
+        # Only models with the same classes are offered.
+        self.assertEqual(self.browser.run("return await page.$$eval('#comparison ~ p option', (all) => "
+                                          "all.map((one) => one.value));"), ["", "models/churn/versions/2"])
+        self.browser.run("await page.locator('#comparison ~ p select').selectOption(''); "
+                         "await page.waitForSelector('#reliability + figure .line.other', {state: 'detached'});")
+        self.check_no_fault()
+
+    def test_a_model_is_compared_with_its_baseline(self):
+        self.show("intent", ".comparison table")
+        answer = self.answer("/v1/models/intent/calibration")
+        shown = self.text(".comparison")
+        self.assertIn(f"With its baseline {answer['baseline']}", shown)
+        for score in ("logLoss", "brier", "binnedError"):
+            self.assertIn(answer["comparison"][score]["text"], shown)
+        self.check_no_fault()
+
+    def test_the_heat_map_has_the_bins_of_the_classes_and_the_worst_class_first(self):
+        self.show("markup", "#heat-map + figure svg")
+        reliability = self.post("/v1/models/markup:evaluate", {
+            "replicates": 0, "seed": "1", "reliabilityClasses": [0, 1, 2]})["evaluation"]["reliability"][1:]
+        cells = self.browser.run("return await page.$$eval('#heat-map + figure .cell', (cells) => "
+                                 "cells.map((cell) => cell.querySelector('text')?.textContent ?? ''));")
+        bins = [one for diagram in reliability for one in diagram["bins"]]
+        self.assertEqual(len(cells), len(bins))
+        self.assertEqual(sum(cell != "" for cell in cells), sum(one["outside"] for one in bins))
+        table = self.csv("heat-map")[1:]
+        worst = self.answer("/v1/models/markup/calibration")["verdict"]["whereabouts"]["classes"]
+        self.assertEqual(list(dict.fromkeys(line[0] for line in table)), [one["className"] for one in worst])
+        self.assertEqual(sorted((float(line[4]), float(line[5])) for line in table),
+                         sorted((one["meanPrediction"], one["frequency"]) for one in bins))
+        self.check_no_fault()
+
+    def test_lenses_have_the_errors_of_the_evaluation(self):
+        self.show("weather", "#lenses + figure svg")
+        lenses = self.post("/v1/models/weather:evaluate", {"replicates": 0, "seed": "1"})["evaluation"]["lenses"]
+        self.assertEqual([(line[0], float(line[1]), float(line[2])) for line in self.csv("lenses")[1:]],
+                         [(lens["lens"], lens["result"]["skceUnbiased"],
+                           lens["result"]["noiseFloorUnbiased"]["upperQuantile"]) for lens in lenses])
+        self.check_no_fault()
+
+    def test_the_fan_of_forecasts_has_the_direction_of_each_hour(self):
+        self.show("demand", "#fan + figure svg")
+        buckets = self.answer("/v1/models/demand/history?resolution=HOUR")["buckets"]
+        table = self.csv("fan")
+        self.assertEqual([(line[0], float(line[3]), float(line[4])) for line in table[1:]],
+                         [(one["startTime"], one["direction"]["shift"], one["direction"]["scale"]) for one in buckets])
+        self.assertEqual(table[0][5:], ["covered of 0.5", "covered of 0.8", "covered of 0.9"])
+        self.assertEqual(self.browser.run("return await page.locator('#fan + figure .fan-90').count();"), len(buckets))
+        self.check_no_fault()
+
+    def test_the_error_is_estimated_when_a_reader_asks(self):
+        self.show("fraud", "#estimate ~ p button")
+        self.browser.run("await page.click('#estimate ~ p button'); "
+                         "await page.waitForSelector('#estimate ~ figure svg');")
+        answer = self.post("/v1/models/fraud:estimate", {"seed": "1"})["result"]
+        self.assertEqual(self.text("#estimate ~ p.words"), answer["text"])
+        self.assertEqual([(line[0].upper(), float(line[1])) for line in self.csv("estimate")[1:]],
+                         [(one["estimator"], one["error"]) for one in answer["estimators"]])
+        self.assertEqual(self.browser.run("return await page.locator('#estimate ~ figure .dot.chosen').count();"), 1)
+        self.check_no_fault()
+
+    def test_recalibration_advice_has_the_error_before_and_after(self):
+        self.show("fraud", "#recalibration ~ p button")
+        self.browser.run("await page.click('#recalibration ~ p button'); "
+                         "await page.waitForSelector('#recalibration ~ figure svg');")
+        answer = self.answer("/v1/models/fraud/calibration")["recalibration"]
+        self.assertEqual(self.text("#recalibration ~ p.words"), answer["text"])
+        errors = [answer[name] for name in ("errorBefore", "errorAfter", "class1ErrorBefore", "class1ErrorAfter")]
+        self.assertEqual([[float(cell) for cell in line[1:]] for line in self.csv("recalibration")[1:]],
+                         [[one["estimate"], one["lower"], one["upper"]] for one in errors])
+        self.check_no_fault()
+
+    def test_missing_labels_are_shown_by_class_and_the_worst_class_first(self):
+        self.show("intent", "#data ~ div table")
+        arrivals = self.answer("/v1/models/intent/calibration")["labelArrivals"]
+        shown = self.browser.run("return await page.$$eval('#data ~ div tbody tr', (rows) => "
+                                 "rows.map((row) => row.children[2].innerText.replace(/\\D/g, '')));")
+        self.assertEqual(shown, [one["missing"] for one in arrivals["predictedClasses"]])
+        self.assertIn(f"{int(arrivals['missing']):,}".replace(",", "\u202f"), self.text("#data ~ dl"))
+        self.assertIn(arrivals["warnings"][0], self.text(".data"))
+        self.check_no_fault()
+
+    def test_groups_have_their_limits_and_the_worst_one_comes_first(self):
+        self.show("credit", "#groups ~ div tr")
+        rows = self.browser.run("return await page.$$eval('#groups ~ div tbody tr', (rows) => "
+                                "rows.map((row) => [row.children[0].innerText, row.children[3].innerText]));")
+        groups = self.answer("/v1/models/credit/calibration")["groups"]
+        self.assertEqual(rows, [[group["value"], points(group["error"]["limit"])] for group in groups])
+        self.assertEqual(rows[0][0], "east")
+        self.check_no_fault()
+
+    def test_the_calls_of_the_page_give_its_answers(self):
+        self.show("weather", "#lenses + figure svg")
+        table = self.csv("lenses")[1:]
+        commands = self.text("#source ~ pre").splitlines()
+        self.assertIn("calibctl show weather --output json", commands)
+        calls = [command for command in commands if command.startswith("curl ")]
+        answers = [json.loads(subprocess.run([*shlex.split(call), "-sS"], stdin=subprocess.DEVNULL, check=True,
+                                             capture_output=True, text=True, timeout=60).stdout) for call in calls]
+        self.assertEqual(answers[0]["model"], "models/weather")
+        self.assertEqual([float(line[1]) for line in table],
+                         [lens["result"]["skceUnbiased"] for lens in answers[1]["evaluation"]["lenses"]])
 
     def saved(self, selector):
         return self.browser.run(f"return await saved(() => page.click({json.dumps(selector)}));")
@@ -229,18 +355,32 @@ class PageTest(unittest.TestCase):
         self.wait_for_text("main .empty", "nobody")
 
     def test_axe_finds_nothing_in_either_colour_scheme_and_width(self):
-        for name in ("", "churn", "markup", "demand", "topics"):
+        for name in ("", "churn", "markup", "demand", "topics", "intent"):
             for scheme, width in (("light", 1280), ("dark", 390)):
                 self.browser.run(f"await page.emulateMedia({{colorScheme: '{scheme}'}}); "
                                  f"await page.setViewportSize({{width: {width}, height: 800}});")
-                self.show(name, "#history + figure svg" if name else "")
+                self.show(name, {"": "", "churn": "#lenses + figure svg", "markup": "#heat-map + figure svg",
+                                 "intent": "#heat-map + figure svg"}.get(name, "#history + figure svg"))
+                if name == "churn":
+                    self.show_all_computations()
                 self.assertEqual(self.browser.run("return await findings();"), [], (name, scheme))
+
+    def show_all_computations(self):
+        """Also those that a reader asks for."""
+        self.browser.run("for (const one of await page.$$('.compute button')) await one.click(); "
+                         "await page.click('#comparison ~ p button'); "
+                         "await page.locator('#comparison ~ p select').selectOption({index: 1}); "
+                         "for (const part of ['.line.other', '#estimate ~ figure svg', '#recalibration ~ figure svg']) "
+                         "await page.waitForSelector(part);")
 
     def test_nothing_is_wider_than_the_window_and_no_labels_overlap(self):
         for width in (1280, 390):
             self.browser.run(f"await page.setViewportSize({{width: {width}, height: 800}});")
-            for name in ("", "fraud", "demand", "topics"):
-                self.show(name, "#history + figure svg" if name else "")
+            for name in ("", "churn", "demand", "topics", "intent"):
+                self.show(name, {"": "", "churn": "#lenses + figure svg", "intent": "#heat-map + figure svg"}.get(
+                    name, "#history + figure svg"))
+                if name == "churn":
+                    self.show_all_computations()
                 self.assertEqual(self.browser.run(
                     "return await page.evaluate(() => document.documentElement.scrollWidth);"), width, name)
                 self.assertEqual(self.browser.run(OVERLAPS), [], (name, width))

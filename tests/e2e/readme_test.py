@@ -130,6 +130,9 @@ class ReadmeTest(unittest.TestCase):
     def test_the_forecasts_get_the_verdict_shown(self):
         self.check_commands((ROOT / "docs/forecasts.md").read_text(encoding="utf-8"))
 
+    def test_the_page_about_the_page_and_reports(self):
+        self.check_commands((ROOT / "docs/page.md").read_text(encoding="utf-8"))
+
     def test_the_page_about_files(self):
         self.check_commands((ROOT / "docs/files.md").read_text(encoding="utf-8"))
 

@@ -633,7 +633,7 @@ CALLS = {
     "observe": {"probabilities": [0.2, 0.3, 0.5], "label": 1}, "label": {"ids": ["a"], "labels": [0]},
     "calibration": {}, "watch": {}, "history": {}, "verdicts": {}, "acknowledge_alarm": {"alarm_id": 1},
     "run_test": {}, "evaluate": {}, "estimate": {}, "compare": {"baseline": "absent"}, "loss": {},
-    "recalibrate": {}, "backup": {"path": "backup"}, "verify": {},
+    "recalibrate": {}, "report": {"path": "report.html"}, "backup": {"path": "backup"}, "verify": {},
     "send": {"probabilities": [[0.2, 0.3, 0.5]] * 2, "labels": [0, 1]},
     "label_of_a_stream": {"ids": [1, 2], "labels": [0, 1]}, "Client": {}, "escape_id": {},
     "load_map": {}, "transform": {"recalibration_map": RecalibrationMap(), "probabilities": [1]},
@@ -662,7 +662,7 @@ def test_whatever_does_not_fit_raises_an_error_of_the_package(
         except calibd.CalibdError as error:
             assert error.remedy and str(error)
         except OSError:
-            assert name in ("backup", "load_map")
+            assert name in ("report", "backup", "load_map")
         except Exception as error:
             pytest.fail(f"{name}({changed}={value!r}) raises {error!r}")
 

@@ -61,6 +61,13 @@ class PageModels:
         self.send(name, hours_ago, {"forecasts": values(mean + 8 * scores),
                                     "outcomes": outcome.round(6).tolist()})
 
+    def samples(self, name, hours_ago, rows, shift):
+        """20 draws; the outcomes are larger than these by `shift` standard deviations."""
+        mean = self.generator.normal(10, 4, (rows, 1))
+        outcome = mean[:, 0] + 2 * (shift + self.generator.normal(size=rows))
+        self.send(name, hours_ago, {"forecasts": values(mean + 2 * self.generator.normal(size=(rows, 20))),
+                                    "outcomes": outcome.round(6).tolist()})
+
     def late_labels(self, name, hours_ago, rows, share, **fields):
         right = self.generator.dirichlet([0.3] * 12, rows)
         drawn = (right.cumsum(axis=1) > self.generator.random((rows, 1))).argmax(axis=1)
@@ -74,7 +81,8 @@ class PageModels:
 
     def declare(self):
         classes = {"fraud": ["genuine", "fraud"], "weather": ["sun", "rain", "fog"],
-                   "churn": ["stays", "leaves"], "triage": ["low", "medium", "high", "critical"],
+                   "churn": ["stays", "leaves"], "churn/versions/2": ["stays", "leaves"],
+                   "triage": ["low", "medium", "high", "critical"],
                    "archive/versions/2024-11": ["no", "yes"], "newcomer": ["no", "yes"]}
         for name, names in classes.items():
             self.create(name, classes={"names": names},
@@ -85,6 +93,7 @@ class PageModels:
         self.create("topics", labels={"names": ["politics", "sport", "science", "arts", "travel"]})
         self.create("demand", forecast={"normal": {}})
         self.create("energy", forecast={"quantiles": {"levels": [.05, .1, .25, .5, .75, .9, .95]}})
+        self.create("rainfall", forecast={"samples": {"draws": 20}})
         self.create("intent", classes={"count": 12, "baseline": "v1"}, labelGrace="2s")
         self.create("markup", description=HOSTILE,
                     classes={"names": [HOSTILE, "</script><b>", RIGHT_TO_LEFT]},
@@ -98,6 +107,7 @@ class PageModels:
             self.classes("fraud", hours_ago, 700, exponent=2.2, concentration=0.6)
             # A change, which lasts.
             self.classes("churn", hours_ago, 700, exponent=1 if hour < 20 else 2.6)
+            self.classes("churn/versions/2", hours_ago, 300)
             # An error that was repaired.
             self.classes("triage", hours_ago, 2000, 4, exponent=3 if hour < 10 else 1)
             for region, exponent in (("north", 1), ("south", 1), ("east", 2.5)):
@@ -105,6 +115,7 @@ class PageModels:
             self.labels("topics", hours_ago, 400, 5, exponent=2.2)
             self.normal("demand", hours_ago, 500, 1 if hour < 8 else 1.5)
             self.quantiles("energy", hours_ago, 500)
+            self.samples("rainfall", hours_ago, 300, 0 if hour < 20 else 1.2)
             self.late_labels("intent", hours_ago, 400, 0.8)
             if hour < 3:
                 self.classes("archive/versions/2024-11", hours_ago, 300, exponent=1.5)

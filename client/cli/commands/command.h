@@ -54,6 +54,7 @@ void AddSendCommand(CLI::App& app, Context& context);
 void AddLabelCommand(CLI::App& app, Context& context);
 void AddShowCommand(CLI::App& app, Context& context);
 void AddHistoryCommand(CLI::App& app, Context& context);
+void AddReportCommand(CLI::App& app, Context& context);
 void AddTestCommand(CLI::App& app, Context& context);
 void AddEvaluateCommand(CLI::App& app, Context& context);
 void AddEvaluateForecastsCommand(CLI::App& app, Context& context);

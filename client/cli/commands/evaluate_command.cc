@@ -23,6 +23,7 @@
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/action_file.h"
 #include "client/cli/files/prediction_file.h"
+#include "client/cli/files/report_file.h"
 #include "client/cli/files/row_order.h"
 #include "client/cli/files/text_row.h"
 #include "client/cli/reports/evaluation_report.h"
@@ -57,6 +58,8 @@ struct EvaluateOptions {
   // 0: the default for the number of classes.
   double row_sum_tolerance = 0;
   EvaluationGate fail_on;
+  // Where a report is written; empty: nowhere.
+  std::string report;
   // By default the limit of the model, or kDefaultErrorLimit for files.
   std::optional<double> error_limit;
 };
@@ -115,14 +118,26 @@ absl::Status CheckGate(const EvaluateOptions& options, const v1::EvaluateRequest
   return fault.has_value() ? UsageFault(*fault) : absl::OkStatus();
 }
 
+// A report has the diagram of class 1 of two classes, unless the user chose others.
+void AddDiagrams(const EvaluateOptions& options, std::size_t class_count,
+                 v1::EvaluateRequest& request) {
+  if (!options.report.empty() && options.reliability_classes.empty() && class_count == 2) {
+    request.add_reliability_classes(1);
+  }
+}
+
 // Prints the result and the decision, and returns the exit code. changes: unset without files.
-absl::StatusOr<ExitCode> Report(const Context& context, v1::Evaluation evaluation,
+absl::StatusOr<ExitCode> Report(const Context& context, const EvaluateOptions& options,
+                                v1::Evaluation evaluation,
                                 const std::optional<FileChanges>& changes,
-                                const EvaluationGate& fail_on,
-                                const convert::EvaluationCriteria& criteria) {
+                                const convert::EvaluationCriteria& criteria,
+                                const std::string& warning) {
   convert::Judge(criteria, evaluation);
-  const std::optional<Decision> decision =
-      DecideByVerdict(convert::VerdictOf(evaluation, criteria), fail_on, criteria.error_limit);
+  CALIBD_RETURN_IF_ERROR(ReportEvaluation(
+      options.report, options.model.empty() ? options.input.predictions : options.model,
+      "evaluation", evaluation));
+  const std::optional<Decision> decision = DecideByVerdict(convert::VerdictOf(evaluation, criteria),
+                                                           options.fail_on, criteria.error_limit);
   if (context.json()) {
     Json json = ToJson(evaluation);
     if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));
@@ -150,6 +165,7 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
   const std::vector<std::string> class_names(model.classes().names().begin(),
                                              model.classes().names().end());
   CALIBD_RETURN_IF_ERROR(AddActions(options, class_names, request));
+  AddDiagrams(options, static_cast<std::size_t>(model.classes().count()), request);
   const auto declared = static_cast<std::size_t>(model.classes().lenses_size());
   CALIBD_RETURN_IF_ERROR(CheckGate(options, request, declared == 0 ? kDefaultLenses : 1 + declared,
                                    !model.monitoring().group_tag().empty()));
@@ -159,7 +175,7 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
         return client->Evaluate(request, long_call);
       }));
   return Report(
-      context, evaluation, std::nullopt, options.fail_on,
+      context, options, evaluation, std::nullopt,
       {.error_limit = options.error_limit.value_or(ErrorLimitOf(model, kDefaultErrorLimit)),
        .significance_level = options.fail_on.significance_level});
 }
@@ -206,6 +222,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
       ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));
   offline.request = request;
   CALIBD_RETURN_IF_ERROR(AddActions(options, input.class_names, offline.request));
+  AddDiagrams(options, input.class_count, offline.request);
   offline.feature_count = input.features.size() / input.row_count;
   offline.features = std::move(input.features);
   offline.criteria = {.error_limit = options.error_limit.value_or(kDefaultErrorLimit),
@@ -222,7 +239,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
             batch, offline,
             offline::ControlOf(offline.threads, progress.stop, progress.on_progress));
       }));
-  return Report(context, std::move(evaluation), input.changes, options.fail_on, offline.criteria);
+  return Report(context, options, std::move(evaluation), input.changes, offline.criteria);
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {
@@ -318,6 +335,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   command->add_option("--features", options->input.features,
                       "file of numbers that are known of each case, one row per prediction: CSV or "
                       "NumPy; tests whether similar cases are calibrated");
+  AddReportOption(*command, options->report);
   AddFollowOption(*command, options->predictions_follow_labels);
   AddFloat32Option(*command, options->float32);
   AddSeedOption(*command, options->seed);

@@ -21,6 +21,7 @@
 #include "client/cli/commands/outcome_kernel_option.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/forecast_file.h"
+#include "client/cli/files/report_file.h"
 #include "client/cli/reports/forecast_report.h"
 #include "client/offline/threads.h"
 
@@ -52,6 +53,8 @@ struct EvaluateForecastsOptions {
   std::optional<std::uint64_t> seed;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   EvaluationGate fail_on;
+  // Where a report is written; empty: nowhere.
+  std::string report;
   // Unset: that of the model, or kDefaultLimit for files.
   std::optional<double> error_limit;
 };
@@ -80,13 +83,16 @@ const char* KindName(const NumberForecastKind& kind) {
   return std::holds_alternative<QuantileForecasts>(kind) ? "quantiles" : "samples";
 }
 
-ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
-                const std::string& kind, double default_limit, v1::Evaluation answer,
-                const FileChanges& changes) {
+absl::StatusOr<ExitCode> Report(const Context& context, const EvaluateForecastsOptions& options,
+                                const std::string& kind, double default_limit,
+                                v1::Evaluation answer, const FileChanges& changes) {
   const convert::EvaluationCriteria criteria{
       .error_limit = options.error_limit.value_or(default_limit),
       .significance_level = options.fail_on.significance_level};
   convert::Judge(criteria, answer);
+  // One of them is set.
+  const std::string source = options.model + options.normals + options.samples + options.quantiles;
+  CALIBD_RETURN_IF_ERROR(ReportEvaluation(options.report, source, "evaluation", answer));
   const std::optional<Decision> decision =
       DecideByVerdict(convert::VerdictOf(answer, criteria), options.fail_on, criteria.error_limit);
   if (context.json()) {
@@ -308,6 +314,7 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       "the forecasts (simulation, exact for every number of rows), or form, that the "
       "forecasts are calibrated in the tested form (random signs, approximate); default "
       "forecast");
+  AddReportOption(*command, options->report);
   AddSeedOption(*command, options->seed);
   AddThreadsOption(*command, options->threads);
 }

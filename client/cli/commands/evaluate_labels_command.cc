@@ -8,6 +8,7 @@
 #include "client/cli/commands/fail_on.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/label_table.h"
+#include "client/cli/files/report_file.h"
 #include "client/cli/reports/label_report.h"
 #include "client/cli/reports/report.h"
 #include "client/offline/labels.h"
@@ -22,6 +23,8 @@ struct EvaluateLabelsOptions {
   double tolerance = kDefaultTolerance;
   bool predictions_follow_labels = false;
   EvaluationGate fail_on;
+  // Where a report is written; empty: nowhere.
+  std::string report;
 };
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions& options) {
@@ -35,6 +38,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
                                .error_limit = options.error_limit,
                                .significance_level = options.fail_on.significance_level},
                               options.tolerance);
+  CALIBD_RETURN_IF_ERROR(ReportEvaluation(options.report, options.file, "labels", calibration));
   const convert::EvaluationVerdict verdict = convert::VerdictOf(calibration);
   const std::optional<Decision> decision =
       DecideByVerdict(verdict, options.fail_on, options.error_limit);
@@ -85,6 +89,7 @@ void AddEvaluateLabelsCommand(CLI::App& app, Context& context) {
                    "evidence; default 1e-5")
       ->transform(ProbabilityRange(1e-9, 0.5));
   AddFollowOption(*command, options->predictions_follow_labels);
+  AddReportOption(*command, options->report);
   AddEvaluationGate(*command, options->fail_on,
                     "the largest expected share of calibrated labels among the rejected ones");
 }

@@ -16,6 +16,7 @@
 #include "calibd/convert/text.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/shared_options.h"
+#include "client/cli/files/output_file.h"
 #include "client/cli/files/prediction_file.h"
 #include "client/offline/classes.h"
 #include "client/offline/threads.h"
@@ -35,13 +36,6 @@ struct RecalibrateOptions {
   // Where the mapped rows are written; empty: standard output.
   std::string output_path;
 };
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (file.close(); !file) return absl::UnknownError(absl::StrCat("cannot write ", path));
-  return absl::OkStatus();
-}
 
 absl::StatusOr<v1::RecalibrationMap> ReadMap(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

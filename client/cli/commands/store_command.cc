@@ -12,7 +12,7 @@ absl::StatusOr<ExitCode> Backup(const Context& context, const std::string& path)
       CallWithProgress(context, "copying", kStoreTimeout,
                        [&](const auto& options) { return client->Backup(path, options); }));
   if (context.json()) {
-    BackupFile file;
+    WrittenFile file;
     file.set_file(path);
     file.set_size_bytes(size);
     PrintJson(ToJson(file));

@@ -18,6 +18,7 @@ from calibd.monitor import Monitor
 from calibd.offline import (Recalibrator, assert_within_limit, compare, estimate, evaluate,
                             evaluate_forecasts, evaluate_labels, loss, recalibrate)
 from calibd.recalibration import load_map, transform
+from calibd.report_file import report
 from calibd.results import (Calibration, Comparison, Estimate, Evaluation, History, LabelEvaluation,
                             Recalibration, Status, TestResult, Verdicts)
 from calibd.stream import ObservationStream
@@ -33,4 +34,4 @@ __all__ = [
     "Recalibrator", "RejectedBatch", "ResourceExhausted", "Status", "StreamCounts", "TestResult",
     "Unauthenticated", "Unavailable", "Unimplemented", "Unknown", "Verdicts", "assert_within_limit",
     "compare", "escape_id", "estimate", "evaluate", "evaluate_forecasts", "evaluate_labels",
-    "load_map", "loss", "recalibrate", "transform"]
+    "load_map", "loss", "recalibrate", "report", "transform"]

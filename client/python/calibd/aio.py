@@ -132,6 +132,7 @@ class AsyncClient(_Threads):
     compare = _awaitable(Client.compare)
     loss = _awaitable(Client.loss)
     recalibrate = _awaitable(Client.recalibrate)
+    report = _awaitable(Client.report)
     backup = _awaitable(Client.backup)
     verify = _awaitable(Client.verify)
     stream = _opening(Client.stream)

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { csvOf, save, svgOf } from "../export";
-import { DataTable, type Table } from "../parts";
+import { type Table, TableBelow } from "../parts";
 
 export interface Size {
   width: number;
@@ -26,7 +26,6 @@ export function Chart({ title, file, height, table, controls, note, children }: 
   const figure = useRef<HTMLElement>(null);
   const drawing = useRef<SVGSVGElement>(null);
   const [width, setWidth] = useState(0);
-  const [open, setOpen] = useState(false);
   useLayoutEffect(() => {
     const element = figure.current!;
     const measure = () => setWidth(Math.floor(element.clientWidth));
@@ -42,10 +41,7 @@ export function Chart({ title, file, height, table, controls, note, children }: 
       viewBox={`0 0 ${size.width} ${size.height}`}>{children(size)}</svg>}
     {note !== undefined && <p class="note">{note}</p>}
     <div class="files">
-      <details onToggle={(event) => setOpen(event.currentTarget.open)}>
-        <summary>Table<span class="hidden"> of {title}</span></summary>
-        {open && <DataTable table={table()} label={title} />}
-      </details>
+      <TableBelow title="Table" of={title} table={table} />
       <button type="button" onClick={() => save(`${file}.svg`, "image/svg+xml", svgOf(drawing.current!))}>
         SVG<span class="hidden"> of {title}</span>
       </button>

@@ -1,9 +1,6 @@
 // The marks of charts, in pixels.
 import { localTime } from "../format";
-import { area, curveLinear, curveStep, type CurveFactory, line } from "d3-shape";
-import type { ScaleContinuousNumeric } from "d3-scale";
-
-export type Scale = ScaleContinuousNumeric<number, number>;
+import { roundValues, type Scale } from "./scale";
 
 interface AxisProps {
   title: string;
@@ -34,7 +31,7 @@ export function YAxis({ title, ticks, x, to, top }: AxisProps & { x: number; to:
 }
 
 export function ticksOf(scale: Scale, number: number, format: (value: number) => string) {
-  return scale.ticks(number).map((value) => ({ at: scale(value), text: format(value) }));
+  return roundValues(scale.domain, number).map((value) => ({ at: scale(value), text: format(value) }));
 }
 
 const MINUTE = 60_000;
@@ -44,7 +41,7 @@ const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720].map((minutes) => min
 
 // At round local times: the date at midnight, and else the time. scale: of milliseconds.
 export function timeTicks(scale: Scale, number: number) {
-  const [start, end] = scale.domain() as [number, number];
+  const [start, end] = scale.domain;
   const step = STEPS.find((one) => (end - start) / one <= number) ?? STEPS.at(-1)!;
   const midnight = new Date(start);
   midnight.setHours(0, 0, 0, 0);
@@ -63,13 +60,25 @@ export interface BandPoint {
   upper: number;
 }
 
-export function Band({ points, kind, curve = curveLinear }: { points: BandPoint[]; kind: string; curve?: CurveFactory }) {
-  const path = area<BandPoint>().x((p) => p.x).y0((p) => p.lower).y1((p) => p.upper).curve(curve);
-  return <path class={`band ${kind}`} d={path(points) ?? ""} />;
+type Point = readonly [x: number, y: number];
+
+function pathOf(points: Point[]): string {
+  return points.map(([x, y], i) => `${i === 0 ? "M" : "L"}${x.toFixed(2)} ${y.toFixed(2)}`).join("");
 }
 
-export function Line({ points, kind, step = false }: { points: [number, number][]; kind: string; step?: boolean }) {
-  return <path class={`line ${kind}`} d={line().curve(step ? curveStep : curveLinear)(points) ?? ""} />;
+export function Band({ points, kind }: { points: BandPoint[]; kind: string }) {
+  const upper = points.map(({ x, upper: y }): Point => [x, y]);
+  const lower = points.map(({ x, lower: y }): Point => [x, y]).reverse();
+  return <path class={`band ${kind}`} d={points.length === 0 ? "" : `${pathOf([...upper, ...lower])}Z`} />;
+}
+
+// step: the line is level around each point, and changes halfway to the next one.
+export function Line({ points, kind, step = false }: { points: Point[]; kind: string; step?: boolean }) {
+  const corners = step ? points.flatMap(([x, y], i): Point[] => {
+    const [before, after] = [points[i - 1]?.[0] ?? x, points[i + 1]?.[0] ?? x];
+    return [[(before + x) / 2, y], [(x + after) / 2, y]];
+  }) : points;
+  return <path class={`line ${kind}`} d={pathOf(corners)} />;
 }
 
 export interface Bar {
@@ -98,7 +107,24 @@ export interface Dot {
 export function Dots({ dots, size }: { dots: Dot[]; size: number }) {
   return <g>{dots.map(({ x, y, lower, upper, kind }, i) => <g key={i} class={`dot ${kind}`}>
     <line x1={x} x2={x} y1={lower} y2={upper} />
-    {kind === "off" ? <path d={`M${x} ${y - size - 1}l${size + 1} ${size + 1}l${-size - 1} ${size + 1}l${-size - 1} ${-size - 1}Z`} />
+    {kind === "off" || kind === "chosen" ? <path d={`M${x} ${y - size - 1}l${size + 1} ${size + 1}l${-size - 1} ${size + 1}l${-size - 1} ${-size - 1}Z`} />
       : <circle cx={x} cy={y} r={size} />}
+  </g>)}</g>;
+}
+
+export interface Cell extends Bar {
+  // Of the colour, in [0, 1].
+  strength: number;
+  text: string;
+  // Shown on hover.
+  title: string;
+}
+
+// The cells of a heat map.
+export function Cells({ cells }: { cells: Cell[] }) {
+  return <g>{cells.map(({ from, to, top, bottom, kind, strength, text, title }, i) => <g key={i} class="cell">
+    <title>{title}</title>
+    <rect class={`bar ${kind}`} x={from} y={top} width={Math.max(0.5, to - from)} height={bottom - top} fill-opacity={strength.toFixed(2)} />
+    {text !== "" && <text x={(from + to) / 2} y={(top + bottom) / 2 + 4} text-anchor="middle">{text}</text>}
   </g>)}</g>;
 }

@@ -1,5 +1,6 @@
 // The errors of the spans of a history, without axes: the range of each, against the limit.
 import type { Bucket } from "../api";
+import { ceilingOf } from "./scale";
 
 export function Spark({ buckets, limit, width, height }: {
   buckets: Bucket[];
@@ -13,7 +14,7 @@ export function Spark({ buckets, limit, width, height }: {
   const times = measured.map((bucket) => Date.parse(bucket.startTime ?? ""));
   const first = times[0]!;
   const last = Date.parse(measured.at(-1)!.endTime ?? "");
-  const most = Math.max(2.5 * (limit ?? 0.02), ...measured.map((bucket) => 1.1 * (errorOf(bucket).estimate ?? 0)));
+  const most = ceilingOf(measured.map((bucket) => errorOf(bucket).upper ?? 0), 2.5 * (limit ?? 0.02));
   const x = (time: number) => (width * (time - first)) / Math.max(1, last - first);
   const y = (error: number) => height - height * Math.min(1, error / most);
   return <svg class="spark" width={width} height={height} aria-hidden="true">

@@ -13,9 +13,9 @@ export function ErrorTile({ calibration }: TileProps) {
   const interval = reading?.howBad?.interval;
   if (interval === undefined) return <Tile title="Error" value="–" />;
   const limit = error?.limit ?? 0;
-  return <Tile title="Error" value={sizeOf(interval)} unit="points">
-    <IntervalBar interval={interval} limit={limit} most={Math.max(2 * limit, 1.1 * (interval.upper ?? 0))} width={150} />
+  return <Tile title="Error" value={sizeOf(interval)} unit="points"
+    picture={<IntervalBar interval={interval} limit={limit} most={Math.max(2 * limit, 1.1 * (interval.upper ?? 0))} width={100} />}>
     {points(interval.lower)} to {points(interval.upper)}, limit {points(limit)}
-    {reading?.howBad?.subject !== "" && <><br /><bdi>{plain(reading?.howBad?.subject ?? "")}</bdi></>}
+    {reading?.howBad?.subject !== "" && <>; <bdi>{plain(reading?.howBad?.subject ?? "")}</bdi></>}
   </Tile>;
 }

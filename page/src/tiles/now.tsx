@@ -8,8 +8,8 @@ export function NowTile({ calibration }: TileProps) {
   const newest = reading?.howBad?.newest;
   if (newest === undefined) return <Tile title="Now" value="–" />;
   const limit = error?.limit ?? 0;
-  return <Tile title="Now" value={sizeOf(newest)} unit="points">
-    <IntervalBar interval={newest} limit={limit} most={Math.max(2 * limit, 1.1 * (newest.upper ?? 0))} width={150} />
-    newest {count(int(error?.newest?.observations))} rows: {points(newest.lower)} to {points(newest.upper)}
+  return <Tile title="Now" value={sizeOf(newest)} unit="points"
+    picture={<IntervalBar interval={newest} limit={limit} most={Math.max(2 * limit, 1.1 * (newest.upper ?? 0))} width={100} />}>
+    {points(newest.lower)} to {points(newest.upper)}, newest {count(int(error?.newest?.observations))} rows
   </Tile>;
 }

@@ -6,15 +6,16 @@ export interface TileProps {
   now: number;
 }
 
-// A number with what it is, and what belongs to it in smaller letters.
-export function Tile({ title, value, unit, children }: {
+// A number with what it is, a picture of it, and what belongs to it in smaller letters.
+export function Tile({ title, value, unit, picture, children }: {
   title: string;
   value: ComponentChildren;
   unit?: string;
+  picture?: ComponentChildren;
   children?: ComponentChildren;
 }) {
   return <div class="tile">
     <dt>{title}</dt>
-    <dd><strong>{value}{unit !== undefined && <small> {unit}</small>}</strong>{children !== undefined && <span>{children}</span>}</dd>
+    <dd><div class="value"><strong>{value}{unit !== undefined && <small> {unit}</small>}</strong>{picture}</div>{children !== undefined && <span>{children}</span>}</dd>
   </div>;
 }

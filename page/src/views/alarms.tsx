@@ -1,17 +1,18 @@
 // The alarms, the newest first, and what people do about them.
 import { useState } from "preact/hooks";
-import { acknowledge, type Alarm, type Calibration, setErrorLimit } from "../api";
+import type { Alarm } from "../api";
 import { count, int, plain, points } from "../format";
 import { Section, Time } from "../parts";
+import type { Ask, ViewProps } from "./view";
 
-function Acknowledge({ name, alarm }: { name: string; alarm: Alarm }) {
+function Acknowledge({ alarm, ask }: { alarm: Alarm; ask: Ask }) {
   const [note, setNote] = useState("");
   const [state, setState] = useState({ sending: false, error: "" });
   const id = alarm.id ?? "";
   const send = async () => {
     setState({ sending: true, error: "" });
     try {
-      await acknowledge(name, id, note);
+      await ask.acknowledge(id, note);
     } catch (error) {
       setState({ sending: false, error: (error as Error).message });
     }
@@ -24,12 +25,12 @@ function Acknowledge({ name, alarm }: { name: string; alarm: Alarm }) {
   </form>;
 }
 
-function Limit({ name, limit }: { name: string; limit: number }) {
+function Limit({ limit, ask }: { limit: number; ask: Ask }) {
   const [text, setText] = useState("");
   const [error, setError] = useState("");
   const send = async () => {
     try {
-      await setErrorLimit(name, Number(text) / 100);
+      await ask.setErrorLimit(Number(text) / 100);
       setText("");
       setError("");
     } catch (failure) {
@@ -50,9 +51,8 @@ function aboutOf(alarm: Alarm): string {
   return alarm.groupValue ?? "";
 }
 
-export function AlarmsView({ calibration }: { calibration: Calibration }) {
+export function AlarmsView({ calibration, ask }: ViewProps) {
   const alarms = calibration.alarms ?? [];
-  const name = calibration.model ?? "";
   const limit = calibration.error?.limit;
   if (limit === undefined) return null;
   const raised = calibration.error?.acknowledgedLimit;
@@ -67,11 +67,11 @@ export function AlarmsView({ calibration }: { calibration: Calibration }) {
           <td><bdi>{plain(aboutOf(alarm))}</bdi></td>
           <td><Time time={alarm.raiseTime} /></td>
           <td class="number">{count(int(alarm.observation))}</td>
-          <td>{alarm.acknowledgeTime === undefined ? <Acknowledge name={name} alarm={alarm} />
+          <td>{alarm.acknowledgeTime === undefined ? ask && <Acknowledge alarm={alarm} ask={ask} />
             : <><Time time={alarm.acknowledgeTime} /> <bdi>{plain(alarm.note ?? "")}</bdi></>}</td>
         </tr>)}</tbody>
       </table></div>}
-    <Limit name={name} limit={limit} />
+    {ask !== undefined && <Limit limit={limit} ask={ask} />}
     {raised !== undefined && <p class="note">Acknowledged up to {points(raised)} points.</p>}
   </Section>;
 }

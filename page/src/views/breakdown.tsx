@@ -3,6 +3,7 @@ import type { Calibration, Interval } from "../api";
 import { IntervalBar } from "../charts/interval";
 import { count, decimal, int, percent, plain, points } from "../format";
 import { Section } from "../parts";
+import type { ViewProps } from "./view";
 
 interface Line {
   name: string;
@@ -23,7 +24,7 @@ function groupsOf(calibration: Calibration): Line[] {
     const interval = events.sort((a, b) => (b.lower ?? 0) - (a.lower ?? 0))[0];
     return {
       name: group.overflow === true ? "(other groups)" : group.value === "" ? "(no value)" : group.value ?? "",
-      status: group.error?.status ?? "", interval, limit: group.error?.limit, rows: int(error?.observations),
+      status: group.error?.status ?? "", interval, limit: group.error?.acknowledgedLimit ?? group.error?.limit, rows: int(error?.observations),
       stated: interval?.stated, observed: interval?.stated === undefined ? undefined : interval.stated - (interval.gap ?? 0),
       evidence: group.watch?.evidence?.log10EValue, rejected: group.rejected === true,
     };
@@ -33,7 +34,7 @@ function groupsOf(calibration: Calibration): Line[] {
 function labelsOf(calibration: Calibration): Line[] {
   const limit = calibration.labels?.errorLimit;
   return (calibration.labels?.labels ?? []).map((label) => ({
-    name: label.name ?? "", status: label.status ?? "", interval: label.error, limit, rows: int(label.truths),
+    name: label.name ?? "", status: label.status ?? "", interval: label.error, limit: label.acknowledgedLimit ?? limit, rows: int(label.truths),
     stated: label.stated, observed: label.held, evidence: label.log10EValue, rejected: label.rejected === true,
   })).sort((a, b) => (b.interval?.lower ?? 0) - (a.interval?.lower ?? 0) || (b.interval?.estimate ?? 0) - (a.interval?.estimate ?? 0));
 }
@@ -54,7 +55,7 @@ function Lines({ title, id, lines }: { title: string; id: string; lines: Line[] 
     <div class="scroll" tabIndex={0} role="group" aria-label={title}><table>
       <thead><tr>
         <th scope="col">name</th>
-        {measured && <><th scope="col">status</th><th scope="col">error (points)</th><th scope="col" class="number">rows</th></>}
+        {measured && <><th scope="col">status</th><th scope="col">error (points)</th><th scope="col" class="number">limit (points)</th><th scope="col" class="number">rows</th></>}
         <th scope="col" class="number">stated</th><th scope="col" class="number">observed</th>
         <th scope="col" class="number">log10 e-value</th><th scope="col">rejected</th>
       </tr></thead>
@@ -64,6 +65,7 @@ function Lines({ title, id, lines }: { title: string; id: string; lines: Line[] 
           <td class={line.status === "OVER_LIMIT" ? "off" : ""}>{line.status}</td>
           <td><IntervalBar interval={line.interval} limit={line.limit} most={most} width={110} />{" "}
             {line.interval !== undefined && `${points(line.interval.estimate)} (${points(line.interval.lower)} to ${points(line.interval.upper)})`}</td>
+          <td class="number">{line.limit === undefined ? "" : points(line.limit)}</td>
           <td class="number">{count(line.rows)}</td>
         </>}
         <td class="number">{line.stated === undefined ? "" : percent(line.stated)}</td>
@@ -75,7 +77,7 @@ function Lines({ title, id, lines }: { title: string; id: string; lines: Line[] 
   </Section>;
 }
 
-export function BreakdownView({ calibration }: { calibration: Calibration }) {
+export function BreakdownView({ calibration }: ViewProps) {
   return <>
     <Lines title="Groups" id="groups" lines={groupsOf(calibration)} />
     <Lines title="Labels" id="labels" lines={labelsOf(calibration)} />

@@ -1,13 +1,13 @@
 // How often an event happened, by how probable it was said to be.
-import { scaleLinear } from "d3-scale";
+import { type Scale, scaleLinear } from "../charts/scale";
 import { useState } from "preact/hooks";
-import { type Calibration, type Diagram, getDiagrams, type Model } from "../api";
+import type { Calibration, Diagram, Evaluation, Model } from "../api";
 import { Chart, type Size } from "../charts/chart";
 import { Band, Bars, Dots, Line, ticksOf, XAxis, YAxis } from "../charts/marks";
-import { count, int, percent } from "../format";
-import { useRead } from "../live";
-import type { Table } from "../parts";
-import { Section } from "../parts";
+import { int, percent, plain, shortName } from "../format";
+import { Again, rowsText, Section, type Table } from "../parts";
+import { OtherChoice } from "./other_choice";
+import type { ViewProps } from "./view";
 
 const LEFT = 36;
 const TOP = 26;
@@ -20,31 +20,55 @@ const MOST_CLASSES = 100;
 
 type Kind = "corp" | "bins";
 
+export function classNameOf(model: Model | undefined, index: number): string {
+  return model?.classes?.names?.[index] ?? `class ${index}`;
+}
+
 function plotWidth(width: number): number {
   return Math.min(MOST, width) - LEFT - RIGHT;
 }
 
-function Drawing({ diagram, kind, size }: { diagram: Diagram; kind: Kind; size: Size }) {
+// The blocks of CORP as the corners of steps.
+function stepsOf(diagram: Diagram, x: Scale, y: Scale): [number, number][] {
+  return (diagram.corpBlocks ?? []).flatMap((block) => {
+    const level = y(block.recalibrated ?? 0);
+    return [[x(block.lower ?? 0), level], [x(block.upper ?? 0), level]] as [number, number][];
+  });
+}
+
+interface DrawingProps {
+  diagram: Diagram;
+  kind: Kind;
+  // Of another model, with its name.
+  other: { name: string; diagram: Diagram } | undefined;
+  name: string;
+  size: Size;
+}
+
+export function Drawing({ diagram, kind, other, name, size }: DrawingProps) {
   const side = plotWidth(size.width);
   const x = scaleLinear([0, 1], [LEFT, LEFT + side]);
   const y = scaleLinear([0, 1], [TOP + side, TOP]);
   const bins = diagram.bins ?? [];
   const most = Math.max(1, ...bins.map((bin) => int(bin.n)));
   const ground = TOP + side + 6 + HISTOGRAM;
-  const corp: [number, number][] = (diagram.corpBlocks ?? []).flatMap((block) => {
-    const level = y(block.recalibrated ?? 0);
-    return [[x(block.lower ?? 0), level], [x(block.upper ?? 0), level]] as [number, number][];
-  });
+  const dotsOf = (one: Diagram, kindOf: (isOff: boolean) => string) => (one.bins ?? []).map((bin) => ({
+    x: x(bin.meanPrediction ?? 0), y: y(bin.frequency ?? 0), kind: kindOf(bin.outside === true),
+    lower: y(bin.confidence?.lower ?? bin.frequency ?? 0), upper: y(bin.confidence?.upper ?? bin.frequency ?? 0),
+  }));
   return <>
     <YAxis title="observed frequency" ticks={ticksOf(y, 5, String)} x={LEFT} to={LEFT + side} top={TOP} />
     {kind === "corp" && <Band kind="expected" points={(diagram.corpBand ?? []).map(({ prediction, consistency }) =>
       ({ x: x(prediction ?? 0), lower: y(consistency?.lower ?? 0), upper: y(consistency?.upper ?? 0) }))} />}
     <line class="diagonal" x1={x(0)} y1={y(0)} x2={x(1)} y2={y(1)} />
-    {kind === "corp" ? <Line kind="main" points={corp} />
-      : <Dots size={4} dots={bins.map((bin) => ({
-        x: x(bin.meanPrediction ?? 0), y: y(bin.frequency ?? 0), kind: bin.outside === true ? "off" : "",
-        lower: y(bin.confidence?.lower ?? bin.frequency ?? 0), upper: y(bin.confidence?.upper ?? bin.frequency ?? 0),
-      }))} />}
+    {other !== undefined && (kind === "corp" ? <Line kind="other" points={stepsOf(other.diagram, x, y)} />
+      : <Dots size={3} dots={dotsOf(other.diagram, () => "other")} />)}
+    {kind === "corp" ? <Line kind="main" points={stepsOf(diagram, x, y)} />
+      : <Dots size={4} dots={dotsOf(diagram, (isOff) => (isOff ? "off" : ""))} />}
+    {other !== undefined && [name, other.name].map((text, i) => <g key={i}>
+      <line class={`line ${i === 0 ? "main" : "other"}`} x1={LEFT + 8} x2={LEFT + 30} y1={TOP + 14 + 16 * i} y2={TOP + 14 + 16 * i} />
+      <text x={LEFT + 36} y={TOP + 18 + 16 * i}>{plain(shortName(text)).slice(0, 26)}</text>
+    </g>)}
     <Bars bars={bins.map((bin) => ({
       from: x(bin.lower ?? 0) + 0.5, to: x(bin.upper ?? 0) - 0.5, kind: "rows",
       top: ground - Math.max(1, (HISTOGRAM * int(bin.n)) / most), bottom: ground,
@@ -75,42 +99,52 @@ function runningDiagram(calibration: Calibration): Diagram | undefined {
   };
 }
 
-export function DiagramView({ calibration, model }: { calibration: Calibration; model: Model | undefined }) {
+// classIndex: -1 for the top label.
+function diagramOf(evaluation: Evaluation | undefined, classIndex: number): Diagram | undefined {
+  return evaluation?.reliability?.find((one) => (one.classIndex ?? -1) === classIndex);
+}
+
+export function DiagramView({ calibration, model, evaluation: { value, error, wanted }, other, ask }: ViewProps) {
   const name = calibration.model ?? "";
   const [kind, setKind] = useState<Kind>("corp");
   const [event, setEvent] = useState(-1);
-  // The server refuses to compute it while the first rows are collected.
-  const isReady = calibration.insufficientData === undefined;
-  const read = useRead(async () => (isReady ? getDiagrams(name, event < 0 ? [] : [event]) : []), `${name} ${event} ${isReady}`);
-  const computed = read.value?.find((one) => (one.classIndex ?? -1) === event);
-  const diagram = computed ?? (event < 0 && (read.error !== "" || !isReady) ? runningDiagram(calibration) : undefined);
-  const names = model?.classes?.names ?? [];
-  const classes = Math.min(MOST_CLASSES, Number(model?.classes?.count ?? 0));
+  if (model?.classes === undefined || int(calibration.observations) === 0) return null;
+  const computed = diagramOf(value, event);
+  const diagram = computed ?? (event < 0 && (error !== "" || !wanted) ? runningDiagram(calibration) : undefined);
+  const overlay = diagramOf(other.value?.evaluation, event);
+  const classes = Array.from({ length: Math.min(MOST_CLASSES, Number(model.classes.count ?? 0)) }, (_, k) => k)
+    .filter((k) => ask !== undefined || diagramOf(value, k) !== undefined);
+  const choose = (index: number) => {
+    setEvent(index);
+    if (index >= 0) ask?.evaluate(index);
+  };
   const rows = (diagram?.bins ?? []).reduce((sum, bin) => sum + int(bin.n), 0);
   const shown = computed === undefined ? "bins" : kind;
   const corp = computed?.corp;
   return <Section title="Reliability" id="reliability">
-    {diagram === undefined ? <p class="empty">{read.error === "" ? "computing…" : read.error}</p>
+    {diagram === undefined ? <p class="empty">{error === "" ? "computing…" : error}</p>
       : <Chart title="Reliability diagram" file={`${name}-reliability`} table={() => tableOf(diagram)}
         height={(width) => TOP + plotWidth(width) + 6 + HISTOGRAM + BOTTOM}
         controls={<>
-          <label>of <select value={event} onChange={({ currentTarget }) => setEvent(Number(currentTarget.value))}>
+          <label>of <select value={event} onChange={({ currentTarget }) => choose(Number(currentTarget.value))}>
             <option value={-1}>top label</option>
-            {Array.from({ length: classes }, (_, k) => <option key={k} value={k}>{names[k] ?? `class ${k}`}</option>)}
+            {classes.map((k) => <option key={k} value={k}>{classNameOf(model, k)}</option>)}
           </select></label>
           <label>as <select value={shown} onChange={({ currentTarget }) => setKind(currentTarget.value as Kind)}>
             {computed !== undefined && <option value="corp">CORP</option>}
             <option value="bins">bins</option>
           </select></label>
-          <button type="button" onClick={read.again}>Compute again</button>
+          {ask !== undefined && <OtherChoice ask={ask} other={other} />}
+          {ask !== undefined && <Again of="diagram" start={() => ask.evaluate()} />}
         </>}
         note={<>
-          {computed === undefined ? `All rows, without intervals. ${read.error}`
-            : shown === "corp" ? `Newest ${count(rows)} rows. Grey: where the line of a calibrated model lies with ${percent(computed.bandLevel)} at each place.`
-              : `Newest ${count(rows)} rows. Clopper-Pearson intervals, ${percent(computed.bandLevel)} each; ◆ is outside of what a calibrated model shows.`}
+          {computed === undefined ? `All rows, without intervals. ${error}`
+            : shown === "corp" ? `${rowsText(calibration, rows)}. Grey: where the line of a calibrated model lies with ${percent(computed.bandLevel)} at each place.`
+              : `${rowsText(calibration, rows)}. Clopper-Pearson intervals, ${percent(computed.bandLevel)} each; ◆ is outside of what a calibrated model shows.`}
           {shown === "corp" && corp !== undefined && ` Brier score ${(corp.score ?? 0).toFixed(4)} = miscalibration ${(corp.miscalibration ?? 0).toFixed(4)} − discrimination ${(corp.discrimination ?? 0).toFixed(4)} + uncertainty ${(corp.uncertainty ?? 0).toFixed(4)}.`}
         </>}>
-        {(size) => <Drawing diagram={diagram} kind={shown} size={size} />}
+        {(size) => <Drawing diagram={diagram} kind={shown} name={name} size={size}
+          other={overlay && { name: other.value?.model ?? "", diagram: overlay }} />}
       </Chart>}
   </Section>;
 }

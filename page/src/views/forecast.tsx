@@ -1,10 +1,10 @@
 // Forecasts of numbers: where outcomes fall in what was forecast, and how much the intervals cover.
-import { scaleLinear } from "d3-scale";
-import type { Calibration } from "../api";
+import { scaleLinear } from "../charts/scale";
 import { Chart } from "../charts/chart";
 import { Band, Bars, Dots, ticksOf, XAxis, YAxis } from "../charts/marks";
 import { count, decimal, int, percent } from "../format";
 import { DataTable, Section, type Table } from "../parts";
+import type { ViewProps } from "./view";
 
 const LEFT = 44;
 const TOP = 26;
@@ -14,7 +14,7 @@ const BOTTOM = 40;
 // The Normal quantile of a pointwise band of 90 %.
 const BAND = 1.645;
 
-export function PitView({ calibration }: { calibration: Calibration }) {
+export function PitView({ calibration }: ViewProps) {
   const cells = calibration.verdict?.whereabouts?.cells ?? [];
   if (cells.length === 0) return null;
   const name = calibration.model ?? "";
@@ -53,7 +53,7 @@ export function PitView({ calibration }: { calibration: Calibration }) {
   </Section>;
 }
 
-export function CoverageView({ calibration }: { calibration: Calibration }) {
+export function CoverageView({ calibration }: ViewProps) {
   const error = calibration.error?.sinceAcknowledgement ?? calibration.error?.sinceStart;
   const central = error?.centralCoverage ?? calibration.forecast?.centralCoverage ?? [];
   const levels = error?.levelCoverage ?? calibration.forecast?.levelCoverage ?? [];

@@ -1,31 +1,20 @@
 // The error, the evidence and the rows over time, with what happened meanwhile.
-import { scaleLinear } from "d3-scale";
-import { useEffect, useRef, useState } from "preact/hooks";
-import { type Bucket, type Calibration, getHistory, type Resolution, type Schemas } from "../api";
+import { ceilingOf, scaleLinear } from "../charts/scale";
+import { useState } from "preact/hooks";
+import { type Bucket, type Calibration, type Schemas, SPANS } from "../api";
 import { Chart, type Size } from "../charts/chart";
 import { Bars, Line, ticksOf, timeTicks, XAxis, YAxis } from "../charts/marks";
 import { decimal, int, points } from "../format";
-import { useRead } from "../live";
 import { Section, type Table } from "../parts";
+import type { ViewProps } from "./view";
 
 const LEFT = 40;
 const RIGHT = 18;
 const TOP = 26;
-const PANELS = { error: 130, evidence: 70, rows: 46 };
+const PANELS = { error: 130, evidence: 66, rows: 40 };
 const GAP = 26;
-const BOTTOM = 24;
+const BOTTOM = 40;
 const HEIGHT = TOP + PANELS.error + GAP + PANELS.evidence + GAP + PANELS.rows + BOTTOM;
-
-// The spans that can be shown. The first one is chosen if it has enough buckets.
-const SPANS: { title: string; resolution: Resolution; seconds: number }[] = [
-  { title: "2 days by hour", resolution: "HOUR", seconds: 2 * 86400 },
-  { title: "14 days by hour", resolution: "HOUR", seconds: 14 * 86400 },
-  { title: "1000 days by day", resolution: "DAY", seconds: 1000 * 86400 },
-  { title: "3 hours by minute", resolution: "MINUTE", seconds: 3 * 3600 },
-];
-const FEW_BUCKETS = 3;
-const MINUTES = 3;
-const AGAIN_MS = 15_000;
 
 interface Mark {
   time: number;
@@ -79,7 +68,8 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
   const errorOf = (bucket: Bucket) => (class1 ? bucket.class1Error : bucket.error);
   const limit = calibration.error?.limit;
   const measured = buckets.filter((bucket) => errorOf(bucket) !== undefined);
-  const most = Math.min(1, Math.max(2.5 * (limit ?? 0.02), ...measured.map((bucket) => 1.4 * (errorOf(bucket)?.estimate ?? 0))));
+  const estimates = measured.map((bucket) => 1.1 * (errorOf(bucket)?.estimate ?? 0));
+  const most = Math.min(1, ceilingOf(measured.map((bucket) => errorOf(bucket)?.upper ?? 0), Math.max(2.5 * (limit ?? 0.02), ...estimates)));
   const errorBottom = TOP + PANELS.error;
   const y = scaleLinear([0, most], [errorBottom, TOP]);
   const clip = (error: number) => y(Math.min(most, error));
@@ -136,7 +126,7 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
     <Bars bars={buckets.map((bucket) => ({ ...spanOf(bucket), top: n(int(bucket.observations)), bottom: rowsBottom, kind: "rows" }))} />
     <Bars bars={buckets.filter((bucket) => int(bucket.missingLabels) > 0).map((bucket) => ({ ...spanOf(bucket),
       top: n(int(bucket.observations) + int(bucket.missingLabels)), bottom: n(int(bucket.observations)), kind: "missing" }))} />
-    <XAxis title="" ticks={timeTicks(x, size.width < 500 ? 4 : 7)} y={rowsBottom} from={LEFT} to={right} />
+    <XAxis title="local time" ticks={timeTicks(x, size.width < 500 ? 4 : 7)} y={rowsBottom} from={LEFT} to={right} />
   </>;
 }
 
@@ -152,29 +142,9 @@ function tableOf(buckets: Bucket[], class1: boolean): Table {
   };
 }
 
-export function HistoryView({ calibration }: { calibration: Calibration }) {
+export function HistoryView({ calibration, history: { value, error }, chooseSpan }: ViewProps) {
   const name = calibration.model ?? "";
-  const [chosen, choose] = useState<number | undefined>(undefined);
   const [class1, setClass1] = useState(false);
-  // A new key reads the history again.
-  const [rows, setRows] = useState(calibration.observations);
-  const readAt = useRef(Date.now());
-  useEffect(() => {
-    if (rows === calibration.observations) return;
-    const timer = setTimeout(() => {
-      readAt.current = Date.now();
-      setRows(calibration.observations);
-    }, Math.max(0, readAt.current + AGAIN_MS - Date.now()));
-    return () => clearTimeout(timer);
-  }, [rows, calibration.observations]);
-  const { value, error } = useRead(async () => {
-    const first = SPANS[chosen ?? 0]!;
-    const history = await getHistory(name, first.resolution, first.seconds);
-    if (chosen !== undefined || history.buckets.length >= FEW_BUCKETS) return { ...history, span: chosen ?? 0 };
-    const { resolution, seconds } = SPANS[MINUTES]!;
-    const minutes = await getHistory(name, resolution, seconds);
-    return minutes.buckets.length > 0 ? { ...minutes, span: MINUTES } : { ...history, span: 0 };
-  }, `${name} ${chosen} ${rows}`);
   const buckets = value?.buckets ?? [];
   const hasClass1 = buckets.some((bucket) => bucket.class1Error !== undefined);
   const className = calibration.error?.sinceStart?.class1Name;
@@ -187,7 +157,7 @@ export function HistoryView({ calibration }: { calibration: Calibration }) {
             <option value={0}>top label</option>
             <option value={1}>{className === undefined || className === "" ? "class 1" : className}</option>
           </select></label>}
-          <label>span <select value={value?.span ?? 0} onChange={({ currentTarget }) => choose(Number(currentTarget.value))}>
+          <label>span <select value={value?.span ?? 0} onChange={({ currentTarget }) => chooseSpan(Number(currentTarget.value))}>
             {SPANS.map(({ title }, i) => <option key={title} value={i}>{title}</option>)}
           </select></label>
         </>}

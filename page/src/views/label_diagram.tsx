@@ -1,10 +1,10 @@
 // How often each label held, by how probable it was said to be on average.
-import { scaleLinear } from "d3-scale";
-import type { Calibration } from "../api";
+import { scaleLinear } from "../charts/scale";
 import { Chart } from "../charts/chart";
 import { Dots, ticksOf, XAxis, YAxis } from "../charts/marks";
 import { int, plain } from "../format";
 import { Section } from "../parts";
+import type { ViewProps } from "./view";
 
 const LEFT = 36;
 const TOP = 26;
@@ -12,7 +12,7 @@ const RIGHT = 12;
 const BOTTOM = 40;
 const MOST = 330;
 
-export function LabelDiagramView({ calibration }: { calibration: Calibration }) {
+export function LabelDiagramView({ calibration }: ViewProps) {
   const labels = (calibration.labels?.labels ?? []).filter(({ error }) => error !== undefined);
   if (labels.length === 0) return null;
   const name = calibration.model ?? "";

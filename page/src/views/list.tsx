@@ -1,6 +1,6 @@
 // All models, the most urgent first, as the server ranks them.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Bucket, getHistory, type Listed } from "../api";
+import { type Bucket, getBuckets, type Listed } from "../api";
 import { IntervalBar } from "../charts/interval";
 import { Spark } from "../charts/spark";
 import { count, int, plain, shortName } from "../format";
@@ -43,8 +43,8 @@ function History({ name, limit, rows }: { name: string; limit: number | undefine
       read.current = { time: Date.now(), rows: rows ?? "" };
       enqueue(async () => {
         try {
-          const hours = await getHistory(name, "HOUR", 3600 * SPARK_HOURS);
-          setBuckets(hours.buckets.length > 2 ? hours.buckets : (await getHistory(name, "MINUTE", 3600 * 2)).buckets);
+          const hours = await getBuckets(name, "HOUR", 3600 * SPARK_HOURS);
+          setBuckets(hours.buckets.length > 2 ? hours.buckets : (await getBuckets(name, "MINUTE", 3600 * 2)).buckets);
         } catch {
           // The list says that the server does not answer; the old line stays.
         }

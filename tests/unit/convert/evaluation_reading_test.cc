@@ -46,6 +46,7 @@ TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
   EXPECT_EQ(reading.how_bad().brief(), "off by 5 points (3 to 8; limit 2 points)");
   Judge({.error_limit = 0.02}, evaluation);
   EXPECT_EQ(evaluation.limit_status(), v1::CalibrationError::OVER_LIMIT);
+  EXPECT_EQ(evaluation.error_limit(), 0.02);
   EXPECT_EQ(evaluation.reading().SerializeAsString(), reading.SerializeAsString());
   EXPECT_EQ(
       reading.certain().text(),
@@ -253,6 +254,42 @@ TEST(EvaluationReadingTest, LabelsAreWithinTheLimitIfEachOfThemIs) {
   EXPECT_EQ(VerdictOf(calibration).limit, v1::CalibrationError::UNDECIDED);
   calibration.add_over_limit("fog");
   EXPECT_EQ(VerdictOf(calibration).limit, v1::CalibrationError::OVER_LIMIT);
+}
+
+TEST(EvaluationReadingTest, TheSeverityIsThatOfAModelWithThisVerdict) {
+  v1::Evaluation evaluation = OfClasses();
+  for (const auto& [limit, p_value, rank] :
+       {std::tuple(0.02, 0.5, 7), std::tuple(0.02, 0.001, 7), std::tuple(0.05, 0.001, 4),
+        std::tuple(0.1, 0.001, 4), std::tuple(0.05, 0.5, 1), std::tuple(0.1, 0.5, 0)}) {
+    evaluation.mutable_lenses(0)->mutable_result()->set_p_value(p_value);
+    EXPECT_DOUBLE_EQ(ReadingOf(evaluation, {.error_limit = limit}).severity(), rank + 0.99 * 0.03);
+  }
+}
+
+TEST(EvaluationReadingTest, LabelsHaveTheLinesOfTheirText) {
+  v1::MultilabelCalibration calibration;
+  EXPECT_EQ(ReadingOf(calibration).how_bad().text(), "No truth is known yet.");
+  EXPECT_FALSE(ReadingOf(calibration).how_bad().has_interval());
+  EXPECT_EQ(ReadingOf(calibration).severity(), 1);
+  *calibration.mutable_error() = Ends(0.05, 0.03, 0.08);
+  calibration.set_error_limit(0.02);
+  calibration.set_significance_level(0.05);
+  calibration.add_labels();
+  calibration.add_over_limit("fog");
+  v1::Reading reading = ReadingOf(calibration);
+  EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT, NOT_REJECTED");
+  EXPECT_EQ(reading.where().text(), "Over the limit: fog.");
+  EXPECT_EQ(reading.how_bad().interval().lower(), 0.03);
+  EXPECT_DOUBLE_EQ(reading.severity(), 7 + 0.99 * 0.03);
+  EXPECT_FALSE(reading.has_certain());
+  EXPECT_FALSE(reading.has_warning());
+  calibration.add_rejected("wind");
+  calibration.set_dependence_found_at(1200);
+  reading = ReadingOf(calibration);
+  EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT, MISCALIBRATED");
+  EXPECT_EQ(MultilabelText(calibration), reading.how_bad().text() + "\n" + reading.where().text() +
+                                             "\n" + reading.certain().text() +
+                                             "\nWARNING: " + reading.warning().text() + "\n");
 }
 
 TEST(EvaluationReadingTest, WarnsOfRowsThatGoTogether) {

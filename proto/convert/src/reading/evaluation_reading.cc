@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
+#include "severity.h"
 #include "words.h"
 
 namespace calibd::convert {
@@ -243,7 +244,8 @@ EvaluationVerdict VerdictOf(const v1::Evaluation& evaluation, const EvaluationCr
 
 v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
   v1::Reading reading;
-  reading.mutable_verdict()->set_text(VerdictOf(evaluation, criteria).Text());
+  const EvaluationVerdict verdict = VerdictOf(evaluation, criteria);
+  reading.mutable_verdict()->set_text(verdict.Text());
   const v1::ErrorMeasurement error = MeasurementOf(evaluation);
   // Lenses, if there are any, know the number of classes.
   const int class_count = error.has_class_1() ? 2
@@ -274,6 +276,7 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria
   if (std::string text = WarningText(evaluation); !text.empty()) {
     reading.mutable_warning()->set_text(std::move(text));
   }
+  reading.set_severity(SeverityOf(verdict, reading.how_bad().interval()));
   return reading;
 }
 
@@ -286,6 +289,7 @@ void Judge(const EvaluationCriteria& criteria, v1::Evaluation& evaluation) {
   }
   *evaluation.mutable_reading() = ReadingOf(evaluation, criteria);
   evaluation.set_limit_status(VerdictOf(evaluation, criteria).limit);
+  evaluation.set_error_limit(criteria.error_limit);
 }
 
 }  // namespace calibd::convert

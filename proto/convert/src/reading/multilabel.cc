@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/text.h"
+#include "severity.h"
 #include "words.h"
 
 namespace calibd::convert {
@@ -14,6 +16,32 @@ namespace {
 std::string LabelNames(const google::protobuf::RepeatedPtrField<std::string>& names) {
   constexpr std::size_t kMostLabels = 10;
   return JoinNames({names.begin(), names.end()}, kMostLabels);
+}
+
+std::string ErrorLine(const v1::MultilabelCalibration& calibration) {
+  if (!calibration.has_error()) return "No truth is known yet.";
+  return absl::StrCat("On average over ", calibration.labels_size(),
+                      " labels, the probabilities are ",
+                      OffByText(calibration.error(), calibration.error_limit()), ".");
+}
+
+std::string OverLimitLine(const v1::MultilabelCalibration& calibration) {
+  if (calibration.over_limit().empty()) return "No label is over the limit.";
+  return absl::StrCat("Over the limit: ", LabelNames(calibration.over_limit()), ".");
+}
+
+// Empty if no label is rejected.
+std::string RejectedLine(const v1::MultilabelCalibration& calibration) {
+  if (calibration.rejected().empty()) return "";
+  return absl::StrCat("Calibration is rejected for ", LabelNames(calibration.rejected()),
+                      ": of such labels, at most ", Points(calibration.significance_level()),
+                      " % are expected to be calibrated.");
+}
+
+// Empty if the rows do not go together.
+std::string DependenceLine(const v1::MultilabelCalibration& calibration) {
+  if (calibration.dependence_found_at() == 0) return "";
+  return DependenceText(calibration.dependence_found_at(), "the e-values");
 }
 
 }  // namespace
@@ -38,25 +66,33 @@ EvaluationVerdict VerdictOf(const v1::MultilabelCalibration& calibration) {
 }
 
 std::string MultilabelText(const v1::MultilabelCalibration& calibration) {
-  if (!calibration.has_error()) return "No truth is known yet.\n";
-  std::string text =
-      absl::StrCat("On average over ", calibration.labels_size(), " labels, the probabilities are ",
-                   OffByText(calibration.error(), calibration.error_limit()), ".\n");
-  absl::StrAppend(
-      &text, calibration.over_limit().empty()
-                 ? std::string("No label is over the limit.\n")
-                 : absl::StrCat("Over the limit: ", LabelNames(calibration.over_limit()), ".\n"));
-  if (!calibration.rejected().empty()) {
-    absl::StrAppend(&text, "Calibration is rejected for ", LabelNames(calibration.rejected()),
-                    ": of such labels, at most ", Points(calibration.significance_level()),
-                    " % are expected to be calibrated.\n");
-  }
-  if (calibration.dependence_found_at() > 0) {
-    absl::StrAppend(&text,
-                    "WARNING: ", DependenceText(calibration.dependence_found_at(), "the e-values"),
-                    "\n");
-  }
+  std::string text = ErrorLine(calibration) + "\n";
+  if (!calibration.has_error()) return text;
+  absl::StrAppend(&text, OverLimitLine(calibration), "\n");
+  const std::string rejected = RejectedLine(calibration);
+  if (!rejected.empty()) absl::StrAppend(&text, rejected, "\n");
+  const std::string warning = DependenceLine(calibration);
+  if (!warning.empty()) absl::StrAppend(&text, "WARNING: ", warning, "\n");
   return text;
+}
+
+v1::Reading ReadingOf(const v1::MultilabelCalibration& calibration) {
+  v1::Reading reading;
+  const EvaluationVerdict verdict = VerdictOf(calibration);
+  reading.mutable_verdict()->set_text(verdict.Text());
+  reading.mutable_how_bad()->set_text(ErrorLine(calibration));
+  if (calibration.has_error()) {
+    *reading.mutable_how_bad()->mutable_interval() = calibration.error();
+    reading.mutable_where()->set_text(OverLimitLine(calibration));
+  }
+  if (std::string text = RejectedLine(calibration); !text.empty()) {
+    reading.mutable_certain()->set_text(std::move(text));
+  }
+  if (std::string text = DependenceLine(calibration); !text.empty()) {
+    reading.mutable_warning()->set_text(std::move(text));
+  }
+  reading.set_severity(SeverityOf(verdict, calibration.error()));
+  return reading;
 }
 
 }  // namespace calibd::convert

@@ -23,12 +23,22 @@ int RankOf(const v1::Verdict& verdict) {
   }
 }
 
+// The severity of a rank: an error of 1 is not the next one.
+double WithError(int rank, const v1::ErrorInterval& interval) {
+  constexpr double kLessThanOne = 0.99;
+  return rank + kLessThanOne * interval.lower();
+}
+
 }  // namespace
 
 double SeverityOf(const v1::GetCalibrationResponse& answer, const v1::ErrorInterval& interval) {
-  // An error of 1 is not the next rank.
-  constexpr double kLessThanOne = 0.99;
-  return RankOf(answer.verdict()) + kLessThanOne * interval.lower();
+  return WithError(RankOf(answer.verdict()), interval);
+}
+
+double SeverityOf(const EvaluationVerdict& verdict, const v1::ErrorInterval& interval) {
+  if (verdict.limit == v1::CalibrationError::OVER_LIMIT) return WithError(7, interval);
+  if (verdict.is_rejected.value_or(false)) return WithError(4, interval);
+  return WithError(verdict.limit == v1::CalibrationError::WITHIN_LIMIT ? 0 : 1, interval);
 }
 
 }  // namespace calibd::convert

@@ -50,7 +50,7 @@ struct EvaluationVerdict {
 [[nodiscard]] double LevelOfGroups(const EvaluationCriteria& criteria);
 [[nodiscard]] v1::Reading ReadingOf(const v1::Evaluation& evaluation,
                                     const EvaluationCriteria& criteria);
-// Sets `reading` and `limit_status`.
+// Sets `reading`, `limit_status` and `error_limit`.
 void Judge(const EvaluationCriteria& criteria, v1::Evaluation& evaluation);
 
 [[nodiscard]] std::string VerdictLine(const v1::GetCalibrationResponse& answer);

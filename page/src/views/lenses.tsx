@@ -1,0 +1,37 @@
+// The calibration error of the parts of a prediction, each against what a calibrated model shows.
+import { Chart } from "../charts/chart";
+import { Forest, forestHeight, type ForestRow } from "../charts/forest";
+import { decimal, int } from "../format";
+import { rowsText, Section } from "../parts";
+import type { ViewProps } from "./view";
+
+// What a lens sees.
+const PARTS: Record<string, string> = {
+  canonical: "the whole vector",
+  top_label: "the largest probability",
+  class_wise: "each class by itself",
+};
+
+export function LensesView({ calibration, evaluation: { value } }: ViewProps) {
+  const lenses = (value?.lenses ?? []).flatMap(({ lens = "", result }) => result === undefined ? [] : [{ lens, result }]);
+  const leftOut = (value?.lenses ?? []).filter(({ error }) => error !== undefined && error !== "");
+  if (lenses.length === 0) return null;
+  const rows = lenses.map(({ lens, result }): ForestRow => {
+    const skce = result.skceUnbiased ?? 0;
+    const most = result.noiseFloorUnbiased?.upperQuantile;
+    return { name: PARTS[lens] === undefined ? lens : `${lens}: ${PARTS[lens]}`, value: skce, lower: skce, upper: skce,
+      kind: most !== undefined && skce > most ? "off" : "", expected: most === undefined ? undefined : [0, most] };
+  });
+  return <Section title="Lenses" id="lenses">
+    <Chart title="Calibration error by lens" file={`${calibration.model ?? ""}-lenses`} height={(width) => forestHeight(rows, width)}
+      table={() => ({
+        columns: ["lens", "SKCE, unbiased", "95 % if calibrated", "KCE from", "KCE to", "bandwidth"],
+        rows: lenses.map(({ lens, result }) => [lens, result.skceUnbiased ?? 0, result.noiseFloorUnbiased?.upperQuantile ?? "",
+          result.kceLowerBound ?? "", result.kceUpperBound ?? "", result.provenance?.bandwidth ?? ""]),
+      })}
+      note={<>{rowsText(calibration, int(lenses[0]?.result.provenance?.observations))}. ◆ is above the grey range, which a calibrated
+        model exceeds one time in twenty.{leftOut.map(({ lens, error }) => ` ${lens}: ${error}.`)}</>}>
+      {({ width }) => <Forest rows={rows} width={width} title="squared kernel calibration error (SKCE)" format={decimal} />}
+    </Chart>
+  </Section>;
+}

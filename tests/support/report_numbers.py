@@ -1,0 +1,140 @@
+"""The numbers that the views show, from the JSON of calibctl."""
+import decimal
+import re
+
+_HALF_UP = decimal.ROUND_HALF_UP
+_TWO_DIGITS = decimal.Context(prec=2, rounding=_HALF_UP)
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_FEW_BUCKETS = 3
+
+
+def _shown(value):
+    """As src/format.ts of the page has it."""
+    exact = decimal.Decimal(value)
+    if exact == 0:
+        return "0"
+    if abs(exact) >= decimal.Decimal("0.95"):
+        return f"{float(exact.quantize(decimal.Decimal('0.1'), _HALF_UP)):.12g}"
+    return f"{float(_TWO_DIGITS.create_decimal(exact)):.12g}"
+
+
+def numbers_in(text):
+    """The numbers in a text that people see, as a set of texts."""
+    plain = text.replace("\u202f", "").replace("\u2212", "-")
+    return {f"{float(number):.12g}" for number in _NUMBER.findall(plain)}
+
+
+def forms_of(value):
+    """All forms in which the numbers of JSON may be shown, as a set of texts."""
+    if isinstance(value, str):
+        # Integers of 64 bits are texts.
+        return numbers_in(value) | (forms_of(float(value)) if _NUMBER.fullmatch(value) else set())
+    if isinstance(value, dict):
+        forms = {form for one in value.values() for form in forms_of(one)}
+        if "stated" in value and "gap" in value:
+            forms |= forms_of(value["stated"] - value["gap"])
+        if "missingRate" in value:
+            forms |= forms_of(1 - value["missingRate"])
+        return forms
+    if isinstance(value, list):
+        return {form for one in value for form in forms_of(one)}
+    if isinstance(value, bool) or value is None:
+        return set()
+    return {f"{value:.12g}", _shown(value), _shown(100 * value)}
+
+
+def cells(rows):
+    """Rows of a table, with numbers as numbers."""
+    def cell(value):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return [[cell(value) for value in row] for row in rows]
+
+
+def tables_of(answers):
+    """The tables below the charts, by their titles."""
+    show = answers.get("show", {})
+    evaluation = answers.get("evaluate", {})
+    forecast = answers.get("evaluate-forecasts", {})
+    where = show.get("verdict", {}).get("whereabouts", {})
+    error = show.get("error", {})
+    measured = error.get("sinceAcknowledgement", error.get("sinceStart", {}))
+    central = forecast.get("scores", measured).get("centralCoverage", [])
+    buckets = answers.get("history", {}).get("buckets", [])
+    assert not buckets or len(buckets) >= _FEW_BUCKETS
+    diagrams = evaluation.get("reliability", [{}])
+    estimators = answers.get("estimate", {}).get("estimators", [])
+    labels = answers.get("evaluate-labels", show.get("labels", {})).get("labels", [])
+    tables = {
+        "Reliability diagram": [
+            [*_bin(one), *_ends(one, "confidence"), *_ends(one, "consistency"), _yes(one, "outside")]
+            for one in diagrams[0].get("bins", [])],
+        "Error, evidence and rows over time": [_bucket(one) for one in buckets],
+        "Calibration error by lens": [
+            _lens(one) for one in evaluation.get("lenses", []) if "result" in one],
+        "Classes by stated probability": _classes(where, diagrams, answers.get("model", {})),
+        "Estimated error by estimator": [_estimator(one) for one in estimators],
+        "Outcomes by their place in the forecast": [
+            [one["lower"], one["upper"], one["observations"], one["expected"], one["z"],
+             _yes(one, "standsOut")] for one in forecast.get("cells", where.get("cells", []))],
+        "Coverage of central intervals": [
+            [one[name] for name in ("nominal", "promised", "coverage", "lower", "upper")]
+            for one in central],
+        "Outcomes around their forecasts over time": [
+            [one["startTime"], one["endTime"], one["observations"], one["direction"]["shift"],
+             one["direction"]["scale"],
+             *(interval["coverage"] for interval in one["forecast"]["centralCoverage"])]
+            for one in buckets if "direction" in one],
+        "Labels: stated and observed": [
+            [one["name"], one["truths"], one["stated"], one["held"],
+             one["stated"] - one["error"]["gapUpper"], one["stated"] - one["error"]["gapLower"],
+             one["status"]] for one in labels if "error" in one],
+    }
+    return {title: cells(rows) for title, rows in tables.items() if rows}
+
+
+def _bin(one):
+    return [one[name] for name in ("lower", "upper", "n", "meanPrediction", "frequency")]
+
+
+def _ends(one, name):
+    band = one.get(name, {})
+    return [band.get("lower", ""), band.get("upper", "")]
+
+
+def _yes(one, name, no=""):
+    return "yes" if one[name] else no
+
+
+def _bucket(one):
+    return [one["startTime"], one["endTime"], one["observations"], one["missingLabels"],
+            *(one.get("error", {}).get(name, "") for name in ("estimate", "lower", "upper")),
+            one.get("log10EValue", ""), one.get("maxLog10EValue", "")]
+
+
+def _lens(one):
+    result = one["result"]
+    return [one["lens"], result["skceUnbiased"],
+            result.get("noiseFloorUnbiased", {}).get("upperQuantile", ""),
+            result.get("kceLowerBound", ""), result.get("kceUpperBound", ""),
+            result["provenance"].get("bandwidth", "")]
+
+
+def _estimator(one):
+    return [one["estimator"].lower(), one["error"], one["errorStandardError"], one["squaredError"],
+            one["excessRisk"], one["excessRiskStandardError"], one["parameter"],
+            _yes(one, "betterThanZero", "no")]
+
+
+def _classes(where, diagrams, model):
+    """The classes that the server names as worst come first."""
+    of_classes = {one["classIndex"]: one for one in diagrams if "classIndex" in one}
+    if len(of_classes) < 2:
+        return []
+    names = model.get("classes", {}).get("names") or [f"class {k}" for k in of_classes]
+    worst = [one["classIndex"] for one in where.get("classes", [])]
+    order = [*worst, *(k for k in of_classes if k not in worst)]
+    return [[names[k], *_bin(one), *_ends(one, "consistency"), _yes(one, "outside")]
+            for k in order for one in of_classes[k]["bins"]]
