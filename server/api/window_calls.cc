@@ -337,6 +337,8 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
     kept->mutable_map()->clear_scales();
     kept->mutable_map()->clear_offsets();
     kept->mutable_map()->clear_curves();
+    kept->clear_corp_before();
+    kept->clear_corp_after();
     model->SetRecalibration(std::move(kept));
     return absl::OkStatus();
   };

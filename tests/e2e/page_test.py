@@ -174,9 +174,9 @@ class PageTest(unittest.TestCase):
         self.assertEqual(status, 200, text)
         return json.loads(text)
 
-    def csv(self, section):
-        """The lines of the table of the chart of a section, in cells."""
-        text = self.saved(f"#{section} ~ figure button:has-text(\"CSV\")")["text"]
+    def csv(self, section, chart=0):
+        """The lines of the table of a chart of a section, in cells."""
+        text = self.saved(f"#{section} ~ figure button:has-text(\"CSV\") >> nth={chart}")["text"]
         return list(csv.reader(text.splitlines()))
 
     def test_another_model_is_drawn_and_compared(self):
@@ -253,7 +253,11 @@ class PageTest(unittest.TestCase):
     def test_recalibration_advice_has_the_error_before_and_after(self):
         self.show("fraud", "#recalibration ~ p button")
         self.browser.run("await page.click('#recalibration ~ p button'); "
-                         "await page.waitForSelector('#recalibration ~ figure svg');")
+                         "await page.waitForSelector('#recalibration ~ figure .line.other');")
+        blocks = self.post("/v1/models/fraud:recalibrate", {})["recalibration"]
+        self.assertEqual([(line[0], float(line[5])) for line in self.csv("recalibration", 1)[1:]],
+                         [(name, block["recalibrated"]) for name, part in (("before", "corpBefore"), ("after", "corpAfter"))
+                          for block in blocks[part]])
         answer = self.answer("/v1/models/fraud/calibration")["recalibration"]
         self.assertEqual(self.text("#recalibration ~ p.words"), answer["text"])
         errors = [answer[name] for name in ("errorBefore", "errorAfter", "class1ErrorBefore", "class1ErrorAfter")]

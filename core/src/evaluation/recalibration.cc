@@ -284,8 +284,16 @@ ErrorIntervals ErrorsOf(const PredictionBatch& batch, const ErrorLevels& levels)
   return EventIntervals(top_label, class_1, levels).value_or(ErrorIntervals{});
 }
 
+// The blocks of the top label, without a band.
+absl::StatusOr<std::vector<ReliabilityBlock>> ReliabilityOf(const PredictionBatch& batch) {
+  CALIBD_ASSIGN_OR_RETURN(
+      CorpReliability corp,
+      EstimateCorpReliability(TopLabelPredictions(batch), {.level = 0.9, .replicates = 0}));
+  return std::move(corp.blocks);
+}
+
 // tested: observations that had no influence on advice.map.
-void MeasureBenefit(const PredictionBatch& tested, RecalibrationAdvice& advice) {
+absl::Status MeasureBenefit(const PredictionBatch& tested, RecalibrationAdvice& advice) {
   const std::vector<double> before = LogLosses(tested, IdentityMap{});
   std::vector<double> gains = LogLosses(tested, advice.map);
   advice.log_loss_before = Mean(before);
@@ -300,10 +308,15 @@ void MeasureBenefit(const PredictionBatch& tested, RecalibrationAdvice& advice) 
   // for calibrated ones.
   advice.error_before = ErrorsOf(tested, kSingleErrorLevels);
   advice.error_after = advice.error_before;
-  if (std::holds_alternative<IdentityMap>(advice.map)) return;
+  CALIBD_ASSIGN_OR_RETURN(advice.reliability_before, ReliabilityOf(tested));
+  advice.reliability_after = advice.reliability_before;
+  if (std::holds_alternative<IdentityMap>(advice.map)) return absl::OkStatus();
   std::vector<double> mapped(tested.probabilities.begin(), tested.probabilities.end());
   ApplyRecalibration(advice.map, tested.class_count, mapped);
-  advice.error_after = ErrorsOf({mapped, tested.labels, tested.class_count}, kOneLookErrorLevels);
+  const PredictionBatch repaired{mapped, tested.labels, tested.class_count};
+  advice.error_after = ErrorsOf(repaired, kOneLookErrorLevels);
+  CALIBD_ASSIGN_OR_RETURN(advice.reliability_after, ReliabilityOf(repaired));
+  return absl::OkStatus();
 }
 
 // Every second observation, from index `first`.
@@ -453,7 +466,7 @@ absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(const PredictionBatch& b
           ? static_cast<RecalibrationKind>(std::ranges::min_element(losses) - losses.begin())
           : RecalibrationKind::kNone;
   CALIBD_ASSIGN_OR_RETURN(advice.map, FitRecalibration(fitted, kind, control));
-  MeasureBenefit(tested, advice);
+  CALIBD_RETURN_IF_ERROR(MeasureBenefit(tested, advice));
   if (control.progress) control.progress(1);
   return advice;
 }

@@ -20,7 +20,8 @@ function differencesOf(scores: Scores): [string, string, Difference][] {
 function Differences({ name, baseline, scores }: { name: string; baseline: string; scores: Scores }) {
   const label = `Comparison with ${baseline}`;
   return <div class="scroll" tabIndex={0} role="group" aria-label={label}><table>
-    <caption>{scores.paired === true ? "The same" : "Different"} {count(int(scores.observations))} rows; a smaller score is better.</caption>
+    <caption>{scores.paired === true ? `The same ${count(int(scores.observations))} rows`
+      : `${count(int(scores.observations))} and ${count(int(scores.baselineObservations))} different rows`}; a smaller score is better.</caption>
     <thead><tr>
       <th scope="col">score</th><th scope="col" class="number"><bdi>{shortName(name)}</bdi></th>
       <th scope="col" class="number"><bdi>{shortName(baseline)}</bdi></th><th scope="col">difference</th>

@@ -9,11 +9,11 @@ import { Again, rowsText, Section, type Table } from "../parts";
 import { OtherChoice } from "./other_choice";
 import type { ViewProps } from "./view";
 
-const LEFT = 36;
-const TOP = 26;
+export const LEFT = 36;
+export const TOP = 26;
 const RIGHT = 12;
 const HISTOGRAM = 40;
-const BOTTOM = 40;
+export const BOTTOM = 40;
 const MOST = 290;
 // Classes that the choice lists.
 const MOST_CLASSES = 100;
@@ -24,16 +24,24 @@ export function classNameOf(model: Model | undefined, index: number): string {
   return model?.classes?.names?.[index] ?? `class ${index}`;
 }
 
-function plotWidth(width: number): number {
+export function plotWidth(width: number): number {
   return Math.min(MOST, width) - LEFT - RIGHT;
 }
 
 // The blocks of CORP as the corners of steps.
-function stepsOf(diagram: Diagram, x: Scale, y: Scale): [number, number][] {
-  return (diagram.corpBlocks ?? []).flatMap((block) => {
+export function stepsOf(blocks: Diagram["corpBlocks"], x: Scale, y: Scale): [number, number][] {
+  return (blocks ?? []).flatMap((block) => {
     const level = y(block.recalibrated ?? 0);
     return [[x(block.lower ?? 0), level], [x(block.upper ?? 0), level]] as [number, number][];
   });
+}
+
+// Whose line is whose, in the corner that lines leave empty.
+export function Legend({ names }: { names: { kind: string; name: string }[] }) {
+  return <g>{names.map(({ kind, name }, i) => <g key={kind}>
+    <line class={`line ${kind}`} x1={LEFT + 8} x2={LEFT + 30} y1={TOP + 14 + 16 * i} y2={TOP + 14 + 16 * i} />
+    <text x={LEFT + 36} y={TOP + 18 + 16 * i}>{plain(name).slice(0, 26)}</text>
+  </g>)}</g>;
 }
 
 interface DrawingProps {
@@ -45,7 +53,7 @@ interface DrawingProps {
   size: Size;
 }
 
-export function Drawing({ diagram, kind, other, name, size }: DrawingProps) {
+function Drawing({ diagram, kind, other, name, size }: DrawingProps) {
   const side = plotWidth(size.width);
   const x = scaleLinear([0, 1], [LEFT, LEFT + side]);
   const y = scaleLinear([0, 1], [TOP + side, TOP]);
@@ -61,14 +69,11 @@ export function Drawing({ diagram, kind, other, name, size }: DrawingProps) {
     {kind === "corp" && <Band kind="expected" points={(diagram.corpBand ?? []).map(({ prediction, consistency }) =>
       ({ x: x(prediction ?? 0), lower: y(consistency?.lower ?? 0), upper: y(consistency?.upper ?? 0) }))} />}
     <line class="diagonal" x1={x(0)} y1={y(0)} x2={x(1)} y2={y(1)} />
-    {other !== undefined && (kind === "corp" ? <Line kind="other" points={stepsOf(other.diagram, x, y)} />
+    {other !== undefined && (kind === "corp" ? <Line kind="other" points={stepsOf(other.diagram.corpBlocks, x, y)} />
       : <Dots size={3} dots={dotsOf(other.diagram, () => "other")} />)}
-    {kind === "corp" ? <Line kind="main" points={stepsOf(diagram, x, y)} />
+    {kind === "corp" ? <Line kind="main" points={stepsOf(diagram.corpBlocks, x, y)} />
       : <Dots size={4} dots={dotsOf(diagram, (isOff) => (isOff ? "off" : ""))} />}
-    {other !== undefined && [name, other.name].map((text, i) => <g key={i}>
-      <line class={`line ${i === 0 ? "main" : "other"}`} x1={LEFT + 8} x2={LEFT + 30} y1={TOP + 14 + 16 * i} y2={TOP + 14 + 16 * i} />
-      <text x={LEFT + 36} y={TOP + 18 + 16 * i}>{plain(shortName(text)).slice(0, 26)}</text>
-    </g>)}
+    {other !== undefined && <Legend names={[{ kind: "main", name: shortName(name) }, { kind: "other", name: shortName(other.name) }]} />}
     <Bars bars={bins.map((bin) => ({
       from: x(bin.lower ?? 0) + 0.5, to: x(bin.upper ?? 0) - 0.5, kind: "rows",
       top: ground - Math.max(1, (HISTOGRAM * int(bin.n)) / most), bottom: ground,

@@ -58,12 +58,7 @@ void ToProto(const EventReliability& reliability, double band_level, v1::Reliabi
     out.set_outside(bin.frequency < bin.consistency.lower || bin.frequency > bin.consistency.upper);
   }
   for (const ReliabilityBlock& block : reliability.corp.blocks) {
-    v1::Reliability::Block& out = *proto.add_corp_blocks();
-    out.set_lower(block.lower);
-    out.set_upper(block.upper);
-    out.set_mean_prediction(block.mean_prediction);
-    out.set_n(static_cast<std::int64_t>(block.n));
-    out.set_recalibrated(block.recalibrated);
+    *proto.add_corp_blocks() = convert::ToProto(block);
   }
   for (const BandPoint& point : reliability.corp.band) {
     v1::Reliability::BandPoint& out = *proto.add_corp_band();
@@ -208,6 +203,16 @@ v1::BlockEstimate ToProto(const RunningBlock& block, double bound) {
     proto.set_p_value(test->p_value);
     proto.set_skce_lower_bound(test->skce_lower_bound);
   }
+  return proto;
+}
+
+v1::Reliability::Block ToProto(const ReliabilityBlock& block) {
+  v1::Reliability::Block proto;
+  proto.set_lower(block.lower);
+  proto.set_upper(block.upper);
+  proto.set_mean_prediction(block.mean_prediction);
+  proto.set_n(static_cast<std::int64_t>(block.n));
+  proto.set_recalibrated(block.recalibrated);
   return proto;
 }
 

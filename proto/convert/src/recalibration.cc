@@ -146,6 +146,12 @@ v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_c
     *proto.mutable_class_1_error_before() = ToProto(*advice.error_before.class_1);
     *proto.mutable_class_1_error_after() = ToProto(*advice.error_after.class_1);
   }
+  for (const ReliabilityBlock& block : advice.reliability_before) {
+    *proto.add_corp_before() = ToProto(block);
+  }
+  for (const ReliabilityBlock& block : advice.reliability_after) {
+    *proto.add_corp_after() = ToProto(block);
+  }
   proto.set_text(advice.obstacle == MapObstacle::kNone ? RecalibrationText(proto)
                                                        : ObstacleText(advice.obstacle));
   return proto;

@@ -164,6 +164,9 @@ TEST_F(CalibrationTest, RecalibrateEqualsTheAdviceOfCore) {
   EXPECT_TRUE(result.has_compute_time());
   result.clear_compute_time();
   EXPECT_EQ(result.SerializeAsString(), expected.SerializeAsString());
+  EXPECT_GT(result.corp_before_size(), 1);
+  EXPECT_GT(result.corp_after_size(), 1);
+  EXPECT_EQ(client_->GetCalibration("models/m").recalibration().corp_before_size(), 0);
 
   // The SDK applies the map without the server.
   std::vector<double> rows = set.probabilities;

@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "calibd/core/binary_predictions.h"
 #include "calibd/core/generator.h"
@@ -208,6 +210,32 @@ TEST(RecalibrationTest, TheAdviceFindsATemperatureAndItsBenefit) {
             advice->map);
   EXPECT_GT(advice->error_before.top_label.lower, .02);
   EXPECT_EQ(advice->error_after.top_label.lower, 0);
+}
+
+TEST(RecalibrationTest, TheAdviceHasTheReliabilityBeforeAndAfter) {
+  const PredictionSet set = Distorted(10000, 10, 2);
+  const auto advice = AdviseRecalibration(set.view(), RecalibrationSplit::kHalves);
+  ASSERT_TRUE(advice.ok());
+  const BinaryPredictions newer = TopLabelPredictions(set.view().rows(5000, 5000));
+  const auto right = std::accumulate(newer.outcomes.begin(), newer.outcomes.end(), 0.0);
+  // The mean distance of the steps from the diagonal.
+  std::vector<double> distances;
+  for (const auto& blocks : {advice->reliability_before, advice->reliability_after}) {
+    double rows = 0;
+    double events = 0;
+    double distance = 0;
+    for (const ReliabilityBlock& block : blocks) {
+      const auto n = static_cast<double>(block.n);
+      rows += n;
+      events += n * block.recalibrated;
+      distance += n * std::abs(block.recalibrated - block.mean_prediction);
+    }
+    EXPECT_EQ(rows, 5000);
+    EXPECT_NEAR(events, right, 1e-6);
+    distances.push_back(distance / rows);
+  }
+  EXPECT_GT(distances[0], .05);
+  EXPECT_LT(distances[1], distances[0] / 3);
 }
 
 TEST(RecalibrationTest, NothingHelpsACalibratedModel) {

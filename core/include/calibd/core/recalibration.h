@@ -14,6 +14,7 @@
 #include "calibd/core/dated_change.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/reliability.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {
@@ -145,6 +146,9 @@ struct RecalibrationAdvice {
   // later.
   ErrorIntervals error_before;
   ErrorIntervals error_after;
+  // The reliability of the top label of the same observations (CORP), without and with the map.
+  std::vector<ReliabilityBlock> reliability_before;
+  std::vector<ReliabilityBlock> reliability_after;
 
   // The improvement is not a matter of chance.
   [[nodiscard]] bool helps() const noexcept { return improvement_lower > 0; }

@@ -14,6 +14,7 @@
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/lens_kernel.h"
+#include "calibd/core/reliability.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/evaluation.pb.h"
@@ -26,6 +27,7 @@ namespace calibd::convert {
 [[nodiscard]] v1::BlockEstimate ToProto(const RunningBlock& block, double bound);
 
 [[nodiscard]] v1::ErrorInterval ToProto(const ErrorInterval& interval);
+[[nodiscard]] v1::Reliability::Block ToProto(const ReliabilityBlock& block);
 
 // Converts the bandwidth and universality of a kernel. Does not set the term bound.
 void ToProto(const RunningKernel& kernel, v1::Provenance& provenance);
