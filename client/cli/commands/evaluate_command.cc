@@ -130,8 +130,7 @@ void AddDiagrams(const EvaluateOptions& options, std::size_t class_count,
 absl::StatusOr<ExitCode> Report(const Context& context, const EvaluateOptions& options,
                                 v1::Evaluation evaluation,
                                 const std::optional<FileChanges>& changes,
-                                const convert::EvaluationCriteria& criteria,
-                                const std::string& warning) {
+                                const convert::EvaluationCriteria& criteria) {
   convert::Judge(criteria, evaluation);
   CALIBD_RETURN_IF_ERROR(ReportEvaluation(
       options.report, options.model.empty() ? options.input.predictions : options.model,
