@@ -82,19 +82,12 @@ absl::Status AddEvaluation(const Context& context, client::Client& client, const
                    data);
 }
 
-absl::StatusOr<ExitCode> Run(const Context& context, const ReportOptions& options) {
+absl::StatusOr<ExitCode> ReportModel(const Context& context, const ReportOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string name = ModelArgument(options.model);
-  const absl::StatusOr<v1::Model> model = client->GetModel(name);
-  std::error_code error;
-  if (!model.ok() && std::filesystem::exists(options.model, error)) {
-    return UsageFault(absl::StrCat(options.model,
-                                   " is a file, not a model of the server: `calibctl evaluate`, "
-                                   "`evaluate-forecasts` and `evaluate-labels` have --report"));
-  }
-  CALIBD_RETURN_IF_ERROR(model.status());
+  CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(name));
   CALIBD_ASSIGN_OR_RETURN(const auto calibration, client->GetCalibration(name));
-  Json data{{"name", name}, {"model", ToJson(*model)}, {"calibration", ToJson(calibration)}};
+  Json data{{"name", name}, {"model", ToJson(model)}, {"calibration", ToJson(calibration)}};
   for (const auto& [resolution, hours] : kReportedHours) {
     using google::protobuf::util::TimeUtil;
     v1::GetHistoryRequest request;
@@ -104,9 +97,10 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ReportOptions& option
     CALIBD_ASSIGN_OR_RETURN(const auto history, client->GetHistory(request));
     data["histories"][v1::GetHistoryRequest::Resolution_Name(resolution)] = ToJson(history);
   }
-  if (model->has_classes())
+  if (model.has_classes()) {
     CALIBD_RETURN_IF_ERROR(
-        AddEvaluation(context, *client, *model, ReportedClasses(*model, calibration), data));
+        AddEvaluation(context, *client, model, ReportedClasses(model, calibration), data));
+  }
   CALIBD_ASSIGN_OR_RETURN(const std::size_t size, WriteReport(options.path, std::move(data)));
   if (context.json()) {
     WrittenFile file;
@@ -119,6 +113,18 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ReportOptions& option
   return ExitCode::kOk;
 }
 
+absl::StatusOr<ExitCode> Run(const Context& context, const ReportOptions& options) {
+  absl::StatusOr<ExitCode> code = ReportModel(context, options);
+  std::error_code error;
+  if ((absl::IsNotFound(code.status()) || absl::IsUnavailable(code.status())) &&
+      std::filesystem::is_regular_file(options.model, error)) {
+    return UsageFault(absl::StrCat(options.model,
+                                   " is a file, not a model of the server: `calibctl evaluate`, "
+                                   "`evaluate-forecasts` and `evaluate-labels` have --report"));
+  }
+  return code;
+}
+
 }  // namespace
 
 void AddReportCommand(CLI::App& app, Context& context) {
@@ -126,9 +132,8 @@ void AddReportCommand(CLI::App& app, Context& context) {
       app, context, "report",
       "Write what the page of the server shows of a model to a file, which needs no server", Run);
   command->footer(
-      "The file is HTML with charts and tables. It has all that it needs: it can be sent, opened "
-      "in "
-      "a browser without a network, and printed.\n"
+      "The file is HTML with charts and tables, and has all that it needs: it can be sent, opened "
+      "without a network, and printed.\n"
       "Examples: calibctl report resnet18 -o report.html\n"
       "          calibctl evaluate predictions.csv labels.csv --label-base 0 --report report.html\n"
       "The second one needs no server; evaluate-forecasts and evaluate-labels have --report too.");

@@ -21,7 +21,6 @@ from calibd.arrays import POSITIVE_CLASS, Classes, invalid
 from calibd.calls import one_row
 from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
 from calibd.declaration import ClassNames, declared
-from calibd.facts import Facts
 from calibd.observation import (Observation, check_counts, check_either, check_kind,
                                 checked_message, classes_of, is_ordered_unseen, labels_messages,
                                 usual_message)
@@ -45,24 +44,11 @@ Span = Union[datetime.timedelta, np.timedelta64, str]
 _RESOLUTIONS = {"minute": service.GetHistoryRequest.MINUTE,
                 "hour": service.GetHistoryRequest.HOUR,
                 "day": service.GetHistoryRequest.DAY}
-# The spans of time that the page shows.
-_REPORTED_SPANS: dict[Resolution, str] = {"hour": "14d", "day": "1000d", "minute": "3h"}
-# Of more classes, a report has the diagrams of those that the server names as worst.
-_MOST_DIAGRAMS = 20
 _LONG_TIMEOUT = 600.0
 # The limits of the server for min_interval, in seconds.
 _LEAST_INTERVAL, _MOST_INTERVAL = 0.1, 3600
 # A page of the largest declarations fits into one response.
 _MODELS_PER_PAGE = 20
-
-
-def _reported_classes(model: models.Model, calibration: results.Calibration) -> list[int]:
-    """The classes whose diagrams the page of the server shows."""
-    if model.classes.count == 2:
-        return [POSITIVE_CLASS]
-    if model.classes.count <= _MOST_DIAGRAMS:
-        return list(range(model.classes.count))
-    return [one.class_index for one in calibration.message.verdict.whereabouts.classes]
 
 
 class Client:
@@ -586,28 +572,9 @@ class Client:
             message(service.RecalibrateRequest, model=name, window=window),
             service.RecalibrateResponse, "recalibration", on_progress, timeout).recalibration, classes)
 
-    def report(self, model: str, path: str | pathlib.Path, *,
-               timeout: float = _LONG_TIMEOUT) -> None:
-        """Writes all that the page of the server shows of a model to a file in HTML.
-
-        path: a file, which is replaced. It needs no server: see calibd.report(). Raises also OSError.
-        """
-        name = model_name(model)
-        path = arguments.file_path("path", path)
-        declared_model = self.get_model(name)
-        calibration = self.calibration(name)
-        data: dict[str, Any] = {"name": name, "model": Facts(declared_model).to_dict(),
-                                "calibration": calibration.to_dict()}
-        data["histories"] = {resolution.upper(): self.history(name, resolution, start=start).to_dict()
-                             for resolution, start in _REPORTED_SPANS.items()}
-        if declared_model.HasField("classes"):
-            # There may be too few rows for them.
-            with contextlib.suppress(errors.FailedPrecondition):
-                data["evaluation"] = self.evaluate(
-                    name, replicates=0, seed=1, timeout=timeout,
-                    reliability_classes=_reported_classes(declared_model, calibration)).to_dict()
-                data["estimate"] = self.estimate(name, seed=1, timeout=timeout).to_dict()
-        report_file.write(path, data)
+    def report(self, model: str, path: str | pathlib.Path, *, timeout: float = _LONG_TIMEOUT) -> None:
+        """Writes what the page shows of a model to a file, as calibd.report(). Raises also OSError."""
+        report_file.report_model(self, model_name(model), arguments.file_path("path", path), timeout)
 
     # --- the store of the server ---
 

@@ -8,10 +8,21 @@ import json
 import os
 import pathlib
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from calibd import results
+from calibd import errors, results
 from calibd.arguments import expect, file_path
+from calibd.arrays import POSITIVE_CLASS
+from calibd.facts import Facts
+from calibd.v1 import model_service_pb2 as models
+
+if TYPE_CHECKING:
+    from calibd.client import Client, Resolution
+
+# The spans of time that the page of the server shows.
+_SPANS: dict[Resolution, str] = {"hour": "14d", "day": "1000d", "minute": "3h"}
+# Of more classes, a report has the diagrams of those that the server names as worst.
+_MOST_DIAGRAMS = 20
 
 
 def report(result: results.Evaluation | results.LabelEvaluation, path: str | pathlib.Path) -> None:
@@ -28,6 +39,33 @@ def report(result: results.Evaluation | results.LabelEvaluation, path: str | pat
            "model of a server")
     kind = "evaluation" if isinstance(result, results.Evaluation) else "labels"
     write(path, {"name": result.model, kind: result.to_dict()})
+
+
+def report_model(client: Client, name: str, path: pathlib.Path, timeout: float) -> None:
+    """Writes what the page of the server shows of a model; see Client.report()."""
+    model = client.get_model(name)
+    calibration = client.calibration(name)
+    data: dict[str, Any] = {"name": name, "model": Facts(model).to_dict(),
+                            "calibration": calibration.to_dict()}
+    data["histories"] = {resolution.upper(): client.history(name, resolution, start=start).to_dict()
+                         for resolution, start in _SPANS.items()}
+    if model.HasField("classes"):
+        # There may be too few rows for them.
+        with contextlib.suppress(errors.FailedPrecondition):
+            data["evaluation"] = client.evaluate(
+                name, replicates=0, seed=1, timeout=timeout,
+                reliability_classes=_classes(model, calibration)).to_dict()
+            data["estimate"] = client.estimate(name, seed=1, timeout=timeout).to_dict()
+    write(path, data)
+
+
+def _classes(model: models.Model, calibration: results.Calibration) -> list[int]:
+    """The classes whose diagrams the page shows."""
+    if model.classes.count == 2:
+        return [POSITIVE_CLASS]
+    if model.classes.count <= _MOST_DIAGRAMS:
+        return list(range(model.classes.count))
+    return [one.class_index for one in calibration.message.verdict.whereabouts.classes]
 
 
 def write(path: str | pathlib.Path, data: dict[str, Any]) -> None:
