@@ -203,8 +203,14 @@ def check_alarms(_, a):
                                          verdict["isAcknowledged"]),
          (over or verdict["isAcknowledged"], verdict["limitStatus"] == "OVER_LIMIT" and not over))
     check_since(a, over)
+    # A part over its limit without an active alarm.
+    parts = [alarm.get("label") or group_name(alarm.get("groupValue"), alarm["isOverflowGroup"])
+             for alarm in a.active("OVER_LIMIT") if "label" in alarm or "groupValue" in alarm]
+    names = verdict["groupsOverLimit"] + (
+        verdict["labelsOverLimit"] if len(facts.get("labels", {}).get("labels", [])) > 1 else [])
     same("(acknowledged)", "(acknowledged)" in a.said("verdict"),
-         facts["error"]["isAcknowledged"] or verdict["isAcknowledged"])
+         facts["error"]["isAcknowledged"] or verdict["isAcknowledged"] or
+         any(name not in parts for name in names))
 
 
 def check_accepted(_, a):
@@ -221,7 +227,9 @@ def check_since(a, is_over):
     verdict = a.facts["verdict"]
     match = re.search(r" since (\S+ \S+) UTC \(row (\d+)\)", a.said("verdict"))
     alarms = a.active("OVER_LIMIT") if is_over else []
-    first = min(alarms, key=lambda alarm: int(alarm["observation"]), default=None)
+    # That of the model itself comes first.
+    own = [alarm for alarm in alarms if "groupValue" not in alarm and "label" not in alarm]
+    first = min(own or alarms, key=lambda alarm: int(alarm["observation"]), default=None)
     if first is None and "since" in verdict:
         first = {"raiseTime": verdict["since"], "observation": verdict["sinceObservation"]}
     same("since", match and match.groups(),
@@ -355,15 +363,16 @@ def check_now(_, a):
     check_error_sentence("now", text, newest, error["limit"], current(error))
     over = any(interval["lower"] > error["limit"] for interval in intervals(newest).values())
     alarmed = error["status"] == "OVER_LIMIT" and not error["isAcknowledged"]
-    same("still over", "still over the limit" in text, alarmed and over)
+    again = "overAgainSince" in error
+    same("still over", "still over the limit" in text, alarmed and over and not again)
     same("not yet within", "not shown to be within" in text,
-         alarmed and not over and not error["isRecovered"])
+         alarmed and not over and not again and not error["isRecovered"])
 
 
 def check_advice(_, a):
     """What to do next fits the verdict."""
     facts, line = a.facts, a.facts["reading"]["next"]
-    between, more = re.fullmatch(re.escape(line["commands"][0]) + "(?:(; .*?)" + re.escape(
+    between, more = re.fullmatch("(?:.*; then )?" + re.escape(line["commands"][0]) + "(?:(; .*?)" + re.escape(
         line["commands"][-1]) + r")?( \(\d+ alarms are active: calibctl alarms \S+\)|)",
                                  line["text"]).groups()
     count = len(a.active())
@@ -388,6 +397,8 @@ def check_advice(_, a):
     parts = [facts["error"], *(group["error"] for group in facts["groups"] if group["rejected"] or
                                group["error"]["status"] == "OVER_LIMIT")]
     may_be_over = any(part["status"] != "WITHIN_LIMIT" and not part["isRecovered"] for part in parts[1:])
+    may_be_over |= any(label["status"] == "OVER_LIMIT" and "recoveredSince" not in label
+                       for label in facts.get("labels", {}).get("labels", []))
     require(not a.said("repair") or may_be_over or parts[0]["status"] == "OVER_LIMIT",
             f"repair: {a.said('repair')}")
     require(facts["error"]["status"] != "OVER_LIMIT" or a.said("changed"), "no line about a change")
@@ -433,18 +444,29 @@ def check_repair(_, a):
     text, advice = a.said("repair"), a.facts.get("recalibration")
     if text.startswith(("a map for all rows does not repair ", "too few rows since the change ")):
         return
+    match = re.match(r"(?:group|label)s? (.*?) (?:is|are) the cause", text)
+    if match:
+        verdict = a.facts["verdict"]
+        named = re.split(", ", re.sub(r" and \d+ more$", "", match[1]))
+        over = (verdict["groupsOverLimit"] + verdict["labelsOverLimit"] + verdict["rejectedGroups"])
+        require(set(named) <= set(over), f"a cause that is not off: {text}")
+        return
     command = re.search(r"--model ([^`]+)`", text)
     require(not text or command[1] == short_name(a.facts["model"]), f"repair: {text}")
     same("temperature", "temperature" in text, advice is not None)
     if advice is None:
         return
-    match = re.search(r"temperature ([\d.]+) would leave ([\d.]+) points? "
-                      r"\(([\d.]+) to ([\d.]+)\).* over rows (\d+) to (\d+)", text)
+    match = re.search(r"temperature ([\d.]+) would take the error of the model from (.*?) points to (.*?) "
+                      r"points.* over rows (\d+) to (\d+)", text)
     same_number("temperature", match[1], advice["map"]["temperature"], 0.01)
-    for part, printed in zip(("estimate", "lower", "upper"), match.groups()[1:]):
-        same_points(part, printed, advice["errorAfter"][part])
-    same("first row", match[5], advice["firstObservation"])
-    same("rows", int(match[6]) - int(match[5]) + 1,
+    for words, field in ((match[2], "errorBefore"), (match[3], "errorAfter")):
+        figures = re.findall(r"[\d.]+", words)
+        # The estimate is mostly noise beside an interval that begins at 0.
+        same(f"figures of {field}", len(figures), 3 if advice[field]["lower"] > 0 else 2)
+        for part, printed in zip(("estimate", "lower", "upper")[-len(figures):], figures):
+            same_points(part, printed, advice[field][part])
+    same("first row", match[4], advice["firstObservation"])
+    same("rows", int(match[5]) - int(match[4]) + 1,
          int(advice["fitObservations"]) + int(advice["testObservations"]))
 
 

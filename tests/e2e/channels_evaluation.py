@@ -55,7 +55,7 @@ def check_served_evaluation(_, a):
         return
     for field in ("error", "class1Error", "scores", "brier", "binnedErrors", "cells", "coverageCells",
                   "coverageError", "coverageErrorLower", "coverageErrorUpper", "direction",
-                  "log10EValue"):
+                  "log10EValue", "groups"):
         same_message(field, a.served.get(field), a.evaluated.get(field))
     for line in ("howBad", "where"):
         same(line, a.served.get("reading", {}).get(line), a.evaluated.get("reading", {}).get(line))

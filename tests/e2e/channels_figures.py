@@ -76,15 +76,16 @@ def check_effect(a, watch):
 def check_direction(a):
     direction = a.facts["verdict"].get("direction", {})
     forecast = direction.get("forecast", {})
-    for title, value in (("mean confidence", direction.get("meanConfidence")),
-                         ("accuracy", direction.get("accuracy")), ("difference", direction.get("gap")),
-                         ("fitted mean (0 if calibrated)", forecast.get("shift")),
-                         ("fitted deviation (1 if calibrated)", forecast.get("scale")),
-                         ("mean residual (0 if calibrated)", forecast.get("residualMean")),
-                         ("residual deviation (1 if calibrated)",
-                          forecast.get("residualStandardDeviation"))):
-        if column(a.verbose, title) is not None:
-            same_printed(title, column(a.verbose, title), value)
+    for title, value, scale in (
+            ("mean confidence", direction.get("meanConfidence"), 100),
+            ("accuracy", direction.get("accuracy"), 100), ("difference", direction.get("gap"), 100),
+            ("fitted mean (0 if calibrated)", forecast.get("shift"), 1),
+            ("fitted deviation (1 if calibrated)", forecast.get("scale"), 1),
+            ("mean residual (0 if calibrated)", forecast.get("residualMean"), 1),
+            ("residual deviation (1 if calibrated)", forecast.get("residualStandardDeviation"), 1)):
+        printed = column(a.verbose, title)
+        if printed is not None:
+            same_printed(title, re.sub(" (%|points?)$", "", printed), scale * value)
     # The evidence and the error cover the same rows unless one of them began anew.
     measured = current(a.facts["error"])
     if measured["observations"] == a.facts["watch"]["observations"] and "topLabel" in measured:

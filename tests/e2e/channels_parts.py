@@ -59,7 +59,9 @@ def check_group(a, group, name, is_over):
 
 def check_labels(_, a):
     labels = a.facts.get("labels", {}).get("labels", [])
-    over = [label["name"] for label in labels if label["status"] == "OVER_LIMIT"]
+    worst_first = sorted(labels, key=lambda label: (-label.get("error", {}).get("lower", -1),
+                                                    -label.get("error", {}).get("estimate", 0)))
+    over = [label["name"] for label in worst_first if label["status"] == "OVER_LIMIT"]
     same("labels over the limit", a.facts.get("verdict", {}).get("labelsOverLimit", []), over)
     table = {line.split()[0]: line for line in a.text.split("\n\n")[-1].splitlines()}
     left_out = [label["name"] for label in labels if label["name"] not in table]

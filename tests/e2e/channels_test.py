@@ -2,11 +2,11 @@
 
     channels_test.py CALIBD CALIBCTL FOLDER_OF_THE_PYTHON_PACKAGE
 
-The models of channels_models are sent through the Python SDK to one server, and one of them as the
+The models of channels_models and channels_states are sent through the Python SDK to one server, and one of them as the
 events of a model server. Then `calibctl show`,
 `list`, `watch`, `alarms`, `history`, `evaluate`, the JSON over HTTP, its events, the Python SDK,
 /metrics and the alerts of a real Prometheus are asked about each of them (channels_answers), and
-compared (channels_checks, channels_parts, channels_figures, channels_evaluation).
+compared (channels_checks, channels_parts, channels_figures, channels_states, channels_evaluation).
 """
 import logging
 import pathlib
@@ -25,14 +25,15 @@ from channels_answers import GATES, Channels, short_name  # noqa: E402
 import channels_checks  # noqa: E402
 import channels_figures  # noqa: E402
 import channels_parts  # noqa: E402
+import channels_states  # noqa: E402
 from channels_evaluation import check_evaluation, check_served_evaluation  # noqa: E402
 from channels_models import populate, situations  # noqa: E402
 from channels_numbers import close, current, intervals, require, same, worst  # noqa: E402
 from prometheus_server import PrometheusServer  # noqa: E402
 from wait_for import wait_for  # noqa: E402
 
-CHECKS = (*channels_checks.CHECKS, *channels_parts.CHECKS, *channels_figures.CHECKS, check_evaluation,
-          check_served_evaluation)
+CHECKS = (*channels_checks.CHECKS, *channels_parts.CHECKS, *channels_figures.CHECKS,
+          *channels_states.CHECKS, check_evaluation, check_served_evaluation)
 
 
 def expected_alerts(a):
@@ -89,7 +90,8 @@ class ChannelsTest(unittest.TestCase):
     maxDiff = None
 
     def test_no_channel_contradicts_another(self):
-        models = situations()
+        states = channels_states.states()
+        models = situations() | {name: situation for name, (situation, _) in states.items()}
         # It warns of the rows that one of the models drops.
         logging.getLogger("calibd").setLevel(logging.ERROR)
         with CalibdServer(CALIBD) as server, calibd.Client(server.grpc) as client, \
@@ -112,6 +114,9 @@ class ChannelsTest(unittest.TestCase):
         with self.subTest("alerts"):
             self.assertEqual({model: sorted(texts) for model, texts in alerts.items()}, expected)
         found = dict(self.contradictions(models, answers, alerts))
+        for name, (_, patterns) in states.items():
+            with self.subTest(model=name, check="sentences"):
+                channels_states.check_sentences(patterns, answers[name])
         for (model, check), what in found.items():
             with self.subTest(model=model, check=check):
                 self.fail(what)

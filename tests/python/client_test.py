@@ -380,7 +380,7 @@ def test_recalibration_needs_no_server(client, overconfident):
         stream.send(*calibrated(1000))
     assert "no-map: no map is known to lower the log loss" in repr(client.recalibrate("no-map"))
     recalibration = client.recalibrate(overconfident)
-    assert recalibration.helps and " would leave " in repr(recalibration)
+    assert recalibration.helps and " would take the error of " in repr(recalibration)
     copy = pickle.loads(pickle.dumps(recalibration))
     predictions, _ = calibrated(100, seed=5)
     better = copy.transform(predictions)

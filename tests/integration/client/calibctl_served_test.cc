@@ -371,16 +371,18 @@ TEST_F(CalibctlServedTest, AnAcknowledgementShowsTheFormerError) {
     EXPECT_EQ(run->exit_code(), 0) << run->error();
     return run->output();
   };
-  EXPECT_THAT(show(), HasSubstr("verdict   over: OVER_LIMIT, also in group asia since "));
-  // An evaluation of the newest observations says what it does not tell apart.
-  EXPECT_THAT(RunJson({"evaluate", "--model", "over", "--replicates", "99",
-                       "--consistency-replicates", "0", "--cme-locations", "0"})
-                  .at("reading")
-                  .at("warning")
-                  .at("text")
-                  .get<std::string>(),
-              AllOf(StartsWith("The groups of \"region\" are evaluated together"),
-                    HasSubstr("calibctl show over --verbose"), HasSubstr("--group-column region")));
+  EXPECT_THAT(show(), AllOf(HasSubstr("verdict   over: OVER_LIMIT since 20"),
+                            HasSubstr("), also in"), HasSubstr("asia (since row ")));
+  // An evaluation of the newest observations has the groups too.
+  const nlohmann::json evaluation =
+      RunJson({"evaluate", "--model", "over", "--replicates", "99", "--consistency-replicates", "0",
+               "--cme-locations", "0"});
+  ASSERT_EQ(evaluation.at("groups").size(), 1U);
+  EXPECT_EQ(evaluation.at("groups")[0].at("name"), "asia");
+  EXPECT_EQ(evaluation.at("groups")[0].at("observations"), "2000");
+  EXPECT_EQ(evaluation.at("groups")[0].at("status"), "OVER_LIMIT");
+  EXPECT_THAT(evaluation.at("reading").at("where").at("text").get<std::string>(),
+              StartsWith("group asia: "));
   const nlohmann::json found = RunJson({"alarms", "over"});
   std::string printed;
   for (const auto& alarm : found.at("alarms")) {
@@ -459,7 +461,7 @@ TEST_F(CalibctlServedTest, RecalibrateFitsExportsAndAppliesAMap) {
   const auto text = Run({"recalibrate", "--model", "m"});
   EXPECT_EQ(text->exit_code(), 0);
   EXPECT_THAT(text->output(),
-              AllOf(HasSubstr(" would leave "), HasSubstr("newer 1000"),
+              AllOf(HasSubstr(" would take the error "), HasSubstr("newer 1000"),
                     HasSubstr("error of the top label"), HasSubstr("  log loss (nats) 0.")));
 
   const auto applied = Run({"recalibrate", "--apply", map, files.predictions(), "-o", rows});
@@ -550,7 +552,7 @@ TEST_F(CalibctlServedTest, ShowSaysWhatTheNewestRecalibrationSaid) {
   EXPECT_EQ(kept, advice);
   const auto after = Run({"show", "m"});
   EXPECT_EQ(after->exit_code(), 0);
-  EXPECT_THAT(after->output(), HasSubstr(" would leave "));
+  EXPECT_THAT(after->output(), HasSubstr(" would take the error "));
 }
 
 }  // namespace
