@@ -274,8 +274,8 @@ def test_a_model_is_compared_with_its_baseline(client, request, form):
     with pytest.raises(calibd.InvalidArgument, match="are not set, expected the predictions of the"):
         with client.stream(model) as stream:
             stream.send(predictions, labels)
-    with pytest.raises(calibd.InvalidArgument, match=r"baseline has the shape \(1, 3\)"):
-        client.observe(model, predictions[0], 0, baseline=uniform[:1])
+    with pytest.raises(calibd.InvalidArgument, match=r"baseline has the shape \(2, 3\)"):
+        client.observe(model, predictions[0], 0, baseline=uniform[:2])
 
 
 def test_labels_come_later_by_id(client):

@@ -104,7 +104,13 @@ TEST(LimitAlarmTest, TheFirstRowCounts) {
   earlier = answer.alarms(0);
   earlier.set_observation(300);
   earlier.set_group_value("asia");
-  EXPECT_THAT(VerdictLine(answer), HasSubstr("(row 300)"));
+  EXPECT_THAT(VerdictLine(answer), HasSubstr(" in group eu since 1970-01-01 01:00 UTC (row 913)"))
+      << "asia is not over the limit any more";
+  answer.mutable_verdict()->add_groups_over_limit("asia");
+  EXPECT_THAT(VerdictLine(answer),
+              HasSubstr(" in groups eu (since row 913), asia (since row 300), first since "
+                        "1970-01-01 01:00 UTC (row 300), "));
+  answer.mutable_verdict()->mutable_groups_over_limit()->RemoveLast();
   answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
   EXPECT_THAT(HowBadLine(answer).text(),
               EndsWith("; group asia was off by 6 points (2.01 to 10; limit 2 points) at row 300, "

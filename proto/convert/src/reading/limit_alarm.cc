@@ -57,8 +57,10 @@ std::map<std::string, const v1::Alarm*> LimitAlarmsOfParts(
   std::map<std::string, const v1::Alarm*> alarms;
   for (const v1::Alarm& alarm : answer.alarms()) {
     if (!IsActive(alarm) || !IsOfPart(alarm)) continue;
-    alarms[alarm.has_label() ? alarm.label()
-                             : GroupName(alarm.group_value(), alarm.is_overflow_group())] = &alarm;
+    const v1::Alarm*& first =
+        alarms[alarm.has_label() ? alarm.label()
+                                 : GroupName(alarm.group_value(), alarm.is_overflow_group())];
+    if (first == nullptr || alarm.observation() < first->observation()) first = &alarm;
   }
   return alarms;
 }

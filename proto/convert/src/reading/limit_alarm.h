@@ -17,8 +17,8 @@ enum class AlarmsOf { kModel, kAll };
 [[nodiscard]] const v1::Alarm* FirstLimitAlarm(const v1::GetCalibrationResponse& answer,
                                                AlarmsOf whose);
 
-// The active alarm OVER_LIMIT of each group and label that has one, by the name of the group, see
-// GroupName, or of the label.
+// The first active alarm OVER_LIMIT of each group and label that has one, by the name of the group,
+// see GroupName, or of the label.
 [[nodiscard]] std::map<std::string, const v1::Alarm*> LimitAlarmsOfParts(
     const v1::GetCalibrationResponse& answer);
 
