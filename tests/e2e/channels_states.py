@@ -110,7 +110,7 @@ def states():
             [grouped(227, {"us": numbers(228, 6000), "eu": numbers(229, 1000, 1.0, 2.0)})], over),
                                {"repair": r"^group eu is the cause: look at its rows first$"}),
         "ten_two_groups": (Situation(
-            {**ten, "error_limit": 0.2, **region},
+            {**ten, "error_limit": 0.1, **region},
             [grouped(230, {"us": classes(231, 6000), "eu": classes(232, 1000, 0.4),
                            "asia": classes(233, 1000, 0.6)}), acknowledge_first], over),
                            {"verdict": r" in groups \w+ \(since row \d+\), \w+ \(acknowledged\), first "

@@ -640,7 +640,7 @@ class JsonApiTest(unittest.TestCase):
 
 class MemoryTest(unittest.TestCase):
     def test_an_answer_occupies_memory_until_its_client_has_read_it(self):
-        names = [f"class {i} {'-' * 40}" for i in range(20000)]
+        names = [f"class {i} {'-' * 40}" for i in range(15000)]
         with JsonServer(CALIBD) as server, socket.socket() as connection:
             status, _, answer = server.post("/v1/models", {"model": {
                 "name": "models/wide", "window": 2, "classes": {"names": names, "blockSizes": [2]}}})

@@ -632,7 +632,7 @@ CALLS = {
     "delete_model": {"model": "absent"}, "stream": {},
     "observe": {"probabilities": [0.2, 0.3, 0.5], "label": 1}, "label": {"ids": ["a"], "labels": [0]},
     "calibration": {}, "watch": {}, "history": {}, "verdicts": {}, "acknowledge_alarm": {"alarm_id": 1},
-    "run_test": {}, "evaluate": {}, "estimate": {}, "compare": {"baseline": "absent"}, "loss": {},
+    "run_test": {}, "evaluate": {}, "estimate": {}, "compare": {"baseline": "absent"},
     "recalibrate": {}, "report": {"path": "report.html"}, "backup": {"path": "backup"}, "verify": {},
     "send": {"probabilities": [[0.2, 0.3, 0.5]] * 2, "labels": [0, 1]},
     "label_of_a_stream": {"ids": [1, 2], "labels": [0, 1]}, "Client": {}, "escape_id": {},

@@ -222,7 +222,7 @@ def test_a_loss_equals_that_of_calibctl_and_its_gradient_is_that_of_differences(
     np.save(tmp_path / "logits.npy", logits)
     np.save(tmp_path / "labels.npy", y)
     printed = calibctl("loss", tmp_path / "logits.npy", tmp_path / "labels.npy", "--logits",
-                       "--mmd-weight", "3", "--bandwidth", "0.4")
+                       "--label-base", "0", "--mmd-weight", "3", "--bandwidth", "0.4")
     settings = loss_pb2.LossSettings(mmd_weight=3)
     settings.condition.forecast.bandwidth = 0.4
 

@@ -16,8 +16,9 @@ class Browser:
     def __init__(self, modules, origin):
         if not pathlib.Path("/usr/bin/chromium").exists() or shutil.which("node") is None:
             raise unittest.SkipTest("Chromium is not installed: deploy/install-packages npm")
-        self._process = subprocess.Popen(["node", str(BRIDGE), str(modules), origin], text=True,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            ["node", str(BRIDGE), str(pathlib.Path(modules).resolve()), origin], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def run(self, code):
         """Runs the body of an asynchronous JavaScript function of `page` (see browser.mjs), and returns

@@ -132,7 +132,7 @@ std::string FishCompletion(std::span<const CommandEntry> commands) {
       "function __calibctl_command\n"
       "  set -l command\n"
       "  for word in (commandline -opc)[2..-1]\n"
-      "    set -l next (string join ' ' $command $word)\n"
+      "    set -l next (string join -- ' ' $command $word)\n"
       "    contains -- $next ",
       absl::StrJoin(paths, " "),
       "; and set command $next\n"

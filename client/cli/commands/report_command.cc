@@ -116,7 +116,9 @@ absl::StatusOr<ExitCode> ReportModel(const Context& context, const ReportOptions
 absl::StatusOr<ExitCode> Run(const Context& context, const ReportOptions& options) {
   absl::StatusOr<ExitCode> code = ReportModel(context, options);
   std::error_code error;
-  if ((absl::IsNotFound(code.status()) || absl::IsUnavailable(code.status())) &&
+  // A path is no name of a model either.
+  if ((absl::IsNotFound(code.status()) || absl::IsUnavailable(code.status()) ||
+       absl::IsInvalidArgument(code.status())) &&
       std::filesystem::is_regular_file(options.model, error)) {
     return UsageFault(absl::StrCat(options.model,
                                    " is a file, not a model of the server: `calibctl evaluate`, "

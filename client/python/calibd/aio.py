@@ -130,7 +130,6 @@ class AsyncClient(_Threads):
     evaluate = _awaitable(Client.evaluate)
     estimate = _awaitable(Client.estimate)
     compare = _awaitable(Client.compare)
-    loss = _awaitable(Client.loss)
     recalibrate = _awaitable(Client.recalibrate)
     report = _awaitable(Client.report)
     backup = _awaitable(Client.backup)

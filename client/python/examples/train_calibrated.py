@@ -1,4 +1,4 @@
-"""Trains a classifier in PyTorch with the log likelihood and the calibration loss. It needs no server."""
+"""Trains a classifier in PyTorch with the log likelihood and the calibration loss, without a server."""
 import torch
 
 import calibd

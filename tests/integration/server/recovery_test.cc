@@ -110,7 +110,8 @@ TEST_F(RecoveryTest, AnAlarmRecoversAndStaysUntilItIsAcknowledged) {
   Send(SharpRows(1900, 0.2, 5), 500);
   answer = Answer();
   EXPECT_FALSE(answer.verdict().is_recovered());
-  EXPECT_THAT(answer.reading().now().text(), HasSubstr("still over the limit"));
+  EXPECT_THAT(answer.reading().now().text(),
+              HasSubstr("it had recovered, and is over the limit again"));
   EXPECT_THAT(Metrics(), HasSubstr(Recovered(0)));
   EXPECT_EQ(OverLimit(answer)->id(), alarm.id());
 

@@ -78,12 +78,14 @@ class RpcEdgeTest : public ::testing::Test {
 };
 
 TEST_F(RpcEdgeTest, AnInvalidPathIsUnimplementedAndTheServerContinues) {
-  for (const std::string path : {"", "/", "x", "//", "no-slash", "/calibd.v1.ModelService/",
+  // HTTP/2 forbids it.
+  EXPECT_EQ(Call("").error_code(), grpc::UNAVAILABLE);
+  for (const std::string path : {"/", "x", "//", "no-slash", "/calibd.v1.ModelService/",
                                  "/calibd.v1.ModelService/No", "/\xff\xfe/x", "/a\"b\\c/d"}) {
     EXPECT_EQ(Call(path).error_code(), grpc::UNIMPLEMENTED) << path;
   }
   client_->CreateFixed("models/m", 3);
-  EXPECT_THAT(Scrape(), HasSubstr("grpc_method=\"unknown\",grpc_code=\"Unimplemented\"} 9\n"));
+  EXPECT_THAT(Scrape(), HasSubstr("grpc_method=\"unknown\",grpc_code=\"Unimplemented\"} 8\n"));
 }
 
 TEST_F(RpcEdgeTest, InventedMethodsDoNotGrowTheScrape) {
