@@ -360,7 +360,8 @@ def check_now(_, a):
         return
     rows = "these" if error["isRecovered"] else "the newest"
     require(f"over {rows} {newest['observations']} rows, " in text, f"rows in {text!r}")
-    check_error_sentence("now", text, newest, error["limit"], current(error))
+    lead = current(error) if intervals(current(error)) else newest
+    check_error_sentence("now", text, newest, error["limit"], lead)
     over = any(interval["lower"] > error["limit"] for interval in intervals(newest).values())
     alarmed = error["status"] == "OVER_LIMIT" and not error["isAcknowledged"]
     again = "overAgainSince" in error

@@ -5,9 +5,8 @@ import datetime
 import re
 
 import numpy as np
-from calibd.v1 import monitoring_pb2
 from channels_checks import group_name
-from channels_models import (Rows, Situation, acknowledge, acknowledge_limit, active, classes, declared,
+from channels_models import (Rows, Situation, acknowledge, classes, declared,
                              grouped, labels_later, numbers, several_labels, two_classes)
 from channels_numbers import intervals, require, same
 
@@ -24,13 +23,6 @@ def without_labels(rows):
         with client.stream(name) as stream:
             stream.send(rows.predictions, ids=[f"row-{i}" for i in range(len(rows))])
     return step
-
-
-def acknowledge_first(client, name):
-    """Acknowledges the oldest alarm over the limit."""
-    over = [alarm for alarm in active(client, name)
-            if alarm.kind == monitoring_pb2.Alarm.OVER_LIMIT]
-    client.acknowledge_alarm(name, over[0].id, note="known")
 
 
 def certain_labels(seed, count):
@@ -79,11 +71,6 @@ def states():
              several_labels(212, 2500, (0, 0, 0.4))], over),
                              {"verdict": r" in label wind since .* \(row \d+\), again since row \d+",
                               "where": r"label wind .*, over again since row \d+"}),
-        # An error that is too small to be shown in the newest rows is not said to be over again.
-        "ten_barely_back": (Situation(
-            {**ten, "error_limit": 0.05},
-            [classes(213, 2000, 0.15), classes(214, 12000), classes(215, 1200, 0.06)], over),
-                            {"now": r"^(?!.*again since)"}),
         "ten_just_acknowledged": (Situation(
             {**ten, "error_limit": 0.05},
             [classes(216, 2000, 0.15), classes(217, 12000), acknowledge], forgotten), kept),
@@ -109,12 +96,6 @@ def states():
             {"forecast": "normal", "error_limit": 0.15, **region},
             [grouped(227, {"us": numbers(228, 6000), "eu": numbers(229, 1000, 1.0, 2.0)})], over),
                                {"repair": r"^group eu is the cause: look at its rows first$"}),
-        "ten_two_groups": (Situation(
-            {**ten, "error_limit": 0.1, **region},
-            [grouped(230, {"us": classes(231, 6000), "eu": classes(232, 1000, 0.4),
-                           "asia": classes(233, 1000, 0.6)}), acknowledge_first], over),
-                           {"verdict": r" in groups \w+ \(since row \d+\), \w+ \(acknowledged\), first "
-                                       r"since .* \(row \d+\), "}),
         "labels_cause": (Situation(
             {**labels, "error_limit": 0.05}, [several_labels(234, 15000, (0, 0, 0.2))], over),
                          {"verdict": r" in label wind (?:since .* \(row \d+\)|\(since row \d+\)), ",
@@ -140,9 +121,6 @@ def states():
         "ten_all_dropped": (Situation(ten, [only_invalid_rows], "UNDECIDED INSUFFICIENT_DATA"),
                             {"verdict": r": no row is counted, because producers dropped 30 rows$",
                              "next": r"^the logs of the producers say why rows are dropped"}),
-        "labels_accepted": (Situation(
-            labels, [several_labels(240, 3000, (0.15, 0.1, 0.15)), acknowledge_limit],
-            "OVER_LIMIT MISCALIBRATED"), {"verdict": r"OVER_LIMIT .*\(acknowledged\)"}),
     }
 
 
