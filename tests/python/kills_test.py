@@ -36,7 +36,7 @@ class Producer:
 
     def is_due(self):
         """Waits for a moment between two calls, and returns whether there is a next one."""
-        return not self.stop.wait(0.002)
+        return not self.stop.wait(0.005)
 
 
 class SingleRows(Producer):
@@ -109,7 +109,7 @@ def test_twenty_kills_lose_and_double_nothing_in_any_mode(own_server):
         for _ in range(KILLS):
             before = [producer.accepted() for producer in producers]
             assert wait_for(lambda: all(producer.accepted() > accepted
-                                        for producer, accepted in zip(producers, before)), 60)
+                                        for producer, accepted in zip(producers, before)), 300)
             own_server.kill()
             own_server.start()
     finally:
