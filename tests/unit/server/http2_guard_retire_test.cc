@@ -126,13 +126,13 @@ TEST_F(Http2GuardRetireTest, ACallWhoseHeadersHaveBegunIsServed) {
   const std::string block = Request();
   const std::string first = Frame(NGHTTP2_HEADERS, 0, 1, block.substr(0, 20));
   const std::string rest =
-      Frame(NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 1, block.substr(20)) +
-      Data(1, Message(3), NGHTTP2_FLAG_END_STREAM);
+      Frame(NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 1, block.substr(20));
+  const std::string data = Data(1, Message(3), NGHTTP2_FLAG_END_STREAM);
   connection.Client(first);
   Retire(connection);
   EXPECT_THAT(LastCalls(connection), ElementsAre(1));
-  connection.Client(rest);
-  EXPECT_EQ(connection.to_server, first + rest);
+  connection.Client(rest + data);
+  EXPECT_EQ(connection.to_server, Headers(1, block) + data);
   EXPECT_EQ(connection.guard.open_calls(), 1);
 }
 
