@@ -89,15 +89,18 @@ void StreamImpl::WaitWhileParked(Lock& lock) {
   lock.unlock();
   stub_.reset();
   lock.lock();
+  // Unpark leaves it to this thread to say that it goes on: a Park that follows at once must see
+  // that it still waits.
+  connection_is_parked_ = true;
+  changed_.notify_all();
   while (failure_.ok() && (parked_ || Clock::now() < connects_from_)) {
-    connection_is_parked_ = parked_;
     if (parked_) {
-      changed_.notify_all();
       changed_.wait(lock, [&] { return !parked_ || !failure_.ok(); });
     } else {
       changed_.wait_until(lock, connects_from_);
     }
   }
+  connection_is_parked_ = false;
 }
 
 absl::Status StreamImpl::RunConnection() {
@@ -161,7 +164,6 @@ void StreamImpl::Park() {
 
 void StreamImpl::Unpark(Clock::time_point begin) {
   parked_ = false;
-  connection_is_parked_ = false;
   connects_from_ = begin;
   changed_.notify_all();
 }
