@@ -263,8 +263,9 @@ void MonitorDelivery::EndClose(Clock::time_point deadline, const char* what) {
     }
   }
   if (ended.joinable()) ended.join();
-  if (!lost.empty())
+  if (!lost.empty()) {
     Warn(absl::StrCat("the stream ", what, ", its newest ", lost, " may not be counted"));
+  }
 }
 
 // --- fork ---

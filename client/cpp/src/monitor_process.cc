@@ -81,8 +81,9 @@ void MonitorProcess::BeforeFork() {
 
 void MonitorProcess::AfterForkInParent() {
   State& state = Get();
-  for (Monitor* monitor : state.monitors)
+  for (Monitor* monitor : state.monitors) {
     monitor->delivery_->Unpark(SteadyClock::now() + kForkPause);
+  }
   state.mutex.unlock();
 }
 
