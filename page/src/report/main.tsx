@@ -32,7 +32,7 @@ function Report() {
       <span class="made">report of <Time time={createTime} />{version !== undefined && `, calibd ${version}`}</span>
     </header>
     <main class="model">
-      {report.calibration === undefined ? <RowsParts {...props} /> : <ModelParts {...props} now={Date.parse(createTime)} />}
+      {report.calibration === undefined ? <RowsParts {...props} /> : <ModelParts {...props} />}
     </main>
   </>;
 }

@@ -25,12 +25,11 @@ const REST: View[] = [...VIEWS, TestsView].filter((view) => !SERVED.includes(vie
 
 export function RowsParts(props: ViewProps) {
   const { calibration, model } = props;
-  const tile = { calibration, now: 0 };
   return <>
     <Banner calibration={calibration} />
     <dl class="tiles">
-      <ErrorTile {...tile} />
-      {model?.forecast === undefined && <GapTile {...tile} />}
+      <ErrorTile calibration={calibration} />
+      {model?.forecast === undefined && <GapTile calibration={calibration} />}
       <Tile title="Rows" value={count(int(calibration.observations))} />
     </dl>
     <Sentences calibration={calibration} />

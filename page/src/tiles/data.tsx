@@ -1,10 +1,11 @@
 import { count, int } from "../format";
-import { Age } from "../parts";
+import { Time } from "../parts";
 import { Tile, type TileProps } from "./tile";
 
-export function DataTile({ calibration, now }: TileProps) {
+// The time of the newest row, not its age: the sentence about the data has the age when the answer was made.
+export function DataTile({ calibration }: TileProps) {
   return <Tile title="Rows" value={count(int(calibration.observations))}>
-    newest <Age time={calibration.lastObservationTime} now={now} /> ago; {count(int(calibration.rejectedRows))} rejected,
+    newest at <Time time={calibration.lastObservationTime} />; {count(int(calibration.rejectedRows))} rejected,
     {" "}{count(int(calibration.droppedRows))} dropped
   </Tile>;
 }

@@ -3,7 +3,6 @@ import type { Calibration } from "../api";
 
 export interface TileProps {
   calibration: Calibration;
-  now: number;
 }
 
 // A number with what it is, a picture of it, and what belongs to it in smaller letters.

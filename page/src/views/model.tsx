@@ -4,7 +4,7 @@ import { useAnswers } from "../answers";
 import { getModel } from "../api";
 import { plain, shortName } from "../format";
 import { useCalibration, useRead } from "../live";
-import { Banner, Name, useNow } from "../parts";
+import { Banner, Name } from "../parts";
 import { TILES } from "../tiles";
 import { FIRST_VIEWS, VIEWS } from "./index";
 import { Sentences } from "./sentences";
@@ -12,11 +12,11 @@ import { Status } from "./status";
 import type { ViewProps } from "./view";
 
 // All of it, from what is given.
-export function ModelParts(props: ViewProps & { now: number }) {
-  const { calibration, now } = props;
+export function ModelParts(props: ViewProps) {
+  const { calibration } = props;
   return <>
     <Banner calibration={calibration} />
-    <dl class="tiles">{TILES.map((Tile, i) => <Tile key={i} calibration={calibration} now={now} />)}</dl>
+    <dl class="tiles">{TILES.map((Tile, i) => <Tile key={i} calibration={calibration} />)}</dl>
     <Sentences calibration={calibration} />
     <div class="top">{FIRST_VIEWS.map((View, i) => <View key={i} {...props} />)}</div>
     <div class="parts">{VIEWS.map((View, i) => <View key={i} {...props} />)}</div>
@@ -27,7 +27,6 @@ export function ModelView({ name }: { name: string }) {
   const { value: calibration, error, lostSince } = useCalibration(name);
   const { value: model } = useRead(() => getModel(name), name);
   const answers = useAnswers(name, calibration, model);
-  const now = useNow();
   useEffect(() => {
     document.title = `${shortName(name)} – calibd`;
   }, [name]);
@@ -39,6 +38,6 @@ export function ModelView({ name }: { name: string }) {
       <Status error={error} lostSince={lostSince} />
     </header>
     {calibration === undefined ? <main><p class="empty">{error === "" ? "reading…" : error}</p></main>
-      : <main class="model"><ModelParts calibration={calibration} model={model} now={now} {...answers} /></main>}
+      : <main class="model"><ModelParts calibration={calibration} model={model} {...answers} /></main>}
   </>;
 }
