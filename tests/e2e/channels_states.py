@@ -71,6 +71,11 @@ def states():
              several_labels(212, 2500, (0, 0, 0.4))], over),
                              {"verdict": r" in label wind since .* \(row \d+\), again since row \d+",
                               "where": r"label wind .*, over again since row \d+"}),
+        # An error that is too small to be shown in the newest rows is not said to be over again.
+        "ten_barely_back": (Situation(
+            {**ten, "error_limit": 0.05},
+            [classes(213, 2000, 0.15), classes(214, 12000), classes(215, 1200, 0.06)], over),
+                            {"now": r"^(?!.*again since)"}),
         "ten_just_acknowledged": (Situation(
             {**ten, "error_limit": 0.05},
             [classes(216, 2000, 0.15), classes(217, 12000), acknowledge], forgotten), kept),

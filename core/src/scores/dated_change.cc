@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <span>
 #include <utility>
 
@@ -73,17 +74,19 @@ class Splitter {
 
   // Whether the parts (start, k] and (k, end] differ for some k.
   [[nodiscard]] bool Splits(std::size_t start) const noexcept {
+    return std::ranges::any_of(std::views::iota(start + 1, end_),
+                               [&](std::size_t k) { return SplitsAt(start, k); });
+  }
+  // Whether the parts (start, k] and (k, end] differ: their intervals are apart.
+  [[nodiscard]] bool SplitsAt(std::size_t start, std::size_t k) const noexcept {
     const Boundary& first = boundaries_[start];
+    const Boundary& middle = boundaries_[k];
     const double level = LogInverseLevel(first, alpha_);
-    for (std::size_t k = start + 1; k < end_; ++k) {
-      const Boundary& middle = boundaries_[k];
-      const double room = std::abs(Mean(first, middle) - means_[k]) - radii_[k];
-      // No mixture boundary is below the best fixed rate, sqrt(2 V K).
-      const double n = middle.row - first.row;
-      if (room <= 0 || room * room * n * n <= 2 * Squares(first, middle) * level) continue;
-      if (room > Radius(first, middle, level)) return true;
-    }
-    return false;
+    const double room = std::abs(Mean(first, middle) - means_[k]) - radii_[k];
+    // No mixture boundary is below the best fixed rate, sqrt(2 V K).
+    const double n = middle.row - first.row;
+    if (room <= 0 || room * room * n * n <= 2 * Squares(first, middle) * level) return false;
+    return room > Radius(first, middle, level);
   }
 
  private:
@@ -154,19 +157,26 @@ std::optional<DatedChange> DeviationBlocks::Find(double alpha) const {
   const auto lambda = [&](std::size_t k) {
     return Lambda(boundaries[start], boundaries[k], boundaries[end]);
   };
+  // Only where the parts differ: they are what is said of the change. Unset if they do nowhere.
   const auto most_likely = [&] {
-    std::size_t best = start + 1;
-    for (std::size_t k = start + 2; k < end; ++k) {
-      if (lambda(k) > lambda(best)) best = k;
+    std::optional<std::size_t> best;
+    for (std::size_t k = start + 1; k < end; ++k) {
+      if (!newest.SplitsAt(start, k)) continue;
+      if (!best.has_value() || lambda(k) > lambda(*best)) best = k;
     }
     return best;
   };
-  std::size_t best = most_likely();
+  const std::size_t newest_start = start;
+  std::size_t best = *most_likely();
   const Splitter before(boundaries, best, alpha);
   for (std::size_t i = 0; i < kMostExtension && start > 0 && !before.Splits(start - 1); ++i) {
     --start;
   }
-  best = most_likely();
+  if (const auto of_longer = most_likely()) {
+    best = *of_longer;
+  } else {
+    start = newest_start;
+  }
   const double least = lambda(best) - kDrop;
   std::size_t first = best;
   std::size_t last = best;

@@ -69,6 +69,29 @@ TEST(DatedChangeTest, FindsTheNewestOfTwoChanges) {
   EXPECT_NEAR(change->after.mean, 0, 1e-12);
 }
 
+// What is said of a change is that its two stretches differ.
+TEST(DatedChangeTest, TheStretchesOfAChangeAreApart) {
+  int found = 0;
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    std::minstd_rand random(seed);
+    std::uniform_real_distribution<double> uniform;
+    DeviationBlocks blocks;
+    for (int row = 1; row <= 15200; ++row) {
+      const double stated = uniform(random) < .5 ? .99 : .9;
+      const double right = row <= 2000 ? stated - .15 : row <= 14000 ? stated : stated - .06;
+      blocks.Add(stated - (uniform(random) < right ? 1 : 0));
+      if (row < 14400 || row % 100 != 0) continue;
+      const auto change = blocks.Find(kAlpha);
+      if (!change.has_value()) continue;
+      ++found;
+      EXPECT_GT(std::abs(change->before.mean - change->after.mean),
+                change->before.radius + change->after.radius)
+          << seed << ", row " << row;
+    }
+  }
+  EXPECT_GT(found, 500);
+}
+
 TEST(DatedChangeTest, BlocksMergeByPairs) {
   std::mt19937_64 rng(1);
   std::uniform_real_distribution<double> uniform(-.5, .5);

@@ -17,9 +17,8 @@ namespace calibd {
 //   M = (S_e - S_s) / (e - s),   r = u(V_e - V_s, log(2 / alpha) + log(j (j + 1))) / (e - s),
 // with j = s / 64 + 1, S the sum of x, V that of x^2, and u the MixtureBoundary. The levels
 // alpha / (j (j + 1)) of all starts sum to alpha. So except with probability alpha, |M - mean of
-// mu|
-// <= r for all starts and all ends at once, over the whole life of the stream, and every statement
-// below that two stretches differ is true, however often one looks.
+// mu| <= r for all starts and all ends at once, over the whole life of the stream, and every
+// statement below that two stretches differ is true, however often one looks.
 
 // The mean deviation of a stretch of rows, in [-1, 1], and half the width of its interval.
 struct MeanDeviation {
@@ -77,10 +76,11 @@ class DeviationBlocks {
   // The newest change that can be shown, at level alpha: the longest stretch of newest blocks in
   // which no two parts differ is preceded by a block that differs. Its row is the one that
   // maximises
-  //   Lambda(k) = (M_1 - M_2)^2 / (2 v (1 / n_1 + 1 / n_2)),
-  // v the pooled variance of x in both parts; the range has all rows with Lambda >= max - 3, and a
-  // block at each side. If the change is sudden and the means were known, each side of the range
-  // would be wrong with a probability of at most e^-3.
+  //   Lambda(k) = (M_1 - M_2)^2 / (2 v (1 / n_1 + 1 / n_2))
+  // among those at which the intervals of `before` and `after` are apart, with v the pooled
+  // variance of x in both parts; the range has all rows with Lambda >= max - 3, and a block at each
+  // side. If the change is sudden and the means were known, each side of the range would be wrong
+  // with a probability of at most e^-3.
   //
   // alpha: in (0, 1). Unset if no change can be dated. Cost: O(blocks^2), some 0.2 ms for 256.
   [[nodiscard]] std::optional<DatedChange> Find(double alpha) const;
