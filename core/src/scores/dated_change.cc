@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 #include <span>
 #include <utility>
 
@@ -74,8 +73,10 @@ class Splitter {
 
   // Whether the parts (start, k] and (k, end] differ for some k.
   [[nodiscard]] bool Splits(std::size_t start) const noexcept {
-    return std::ranges::any_of(std::views::iota(start + 1, end_),
-                               [&](std::size_t k) { return SplitsAt(start, k); });
+    for (std::size_t k = start + 1; k < end_; ++k) {
+      if (SplitsAt(start, k)) return true;
+    }
+    return false;
   }
   // Whether the parts (start, k] and (k, end] differ: their intervals are apart.
   [[nodiscard]] bool SplitsAt(std::size_t start, std::size_t k) const noexcept {
