@@ -1,12 +1,13 @@
 #include "server/base/rules.h"
 
+#include <re2/re2.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <string_view>
 
@@ -39,13 +40,10 @@ std::string Join(const std::string& path, const std::string& name) {
 
 bool Matches(const std::string& text, const std::string& pattern) {
   // Each thread has its own, so that calls do not wait for each other.
-  thread_local std::map<std::string, std::regex> compiled;
-  // The work and the stack of a match grow with the text. No valid text is so long.
-  constexpr std::size_t kLongest = 300;
-  if (text.size() > kLongest) return false;
+  thread_local std::map<std::string, re2::RE2> compiled;
   auto found = compiled.find(pattern);
-  if (found == compiled.end()) found = compiled.emplace(pattern, pattern).first;
-  return std::regex_match(text, found->second);
+  if (found == compiled.end()) found = compiled.try_emplace(pattern, pattern).first;
+  return re2::RE2::FullMatch(text, found->second);
 }
 
 // What the elements of a list are called: "names" for feature_names.
