@@ -43,11 +43,13 @@ std::mutex& ObjectsMutex() {
 int objects = 0;
 
 void Write(gpr_log_func_args* line) {
-  static Throttle throttle;
+  // Lines for debugging must not keep errors out.
+  static Throttle of_errors;
+  static Throttle of_others;
   const bool is_error = line->severity == GPR_LOG_SEVERITY_ERROR;
   const auto level = is_error ? spdlog::level::warn : spdlog::level::debug;
   if (!spdlog::should_log(level)) return;
-  const std::int64_t left_out = throttle.Take();
+  const std::int64_t left_out = (is_error ? of_errors : of_others).Take();
   if (left_out < 0) return;
   const std::string_view text = std::string_view(line->message).substr(0, kMaxBytes);
   if (left_out == 0) {
