@@ -150,8 +150,8 @@ class CoverageMeasure {
   [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.counts.count(); }
   void Add(const Row& row, double limit, Sums& since_start, Sums& sums,
            std::span<EventDeviations> deviations);
-  // The central intervals of the forecasts.
   [[nodiscard]] bool is_model() const noexcept { return of_ == Of::kModel; }
+  // The central intervals of the forecasts.
   [[nodiscard]] std::size_t event_count() const noexcept {
     return of_ == Of::kModel ? central_.size() : 0;
   }
