@@ -122,16 +122,19 @@ bool MonitorDelivery::Accept(QueuedRow row) {
   Lock lock(mutex());
   const bool waits = options_.on_full == OnFull::kBlock;
   if (waits && !WaitForRoom(lock, bytes)) return false;
-  ++(row.is_label ? labels_ : rows_);
+  const bool is_label = row.is_label;
   if (!HasRoomFor(bytes)) {
-    Drop(row.is_label);
+    ++(is_label ? labels_ : rows_);
+    Drop(is_label);
     return false;
   }
   if (queue_.empty()) {
     due_ = Clock::now() + kLinger;
     changed().notify_all();
   }
+  // A row without memory is counted by DropUnread.
   queue_.push_back(std::move(row));
+  ++(is_label ? labels_ : rows_);
   queue_bytes_ += bytes;
   Start();
   return true;
@@ -474,7 +477,12 @@ MonitorDelivery::Clock::time_point MonitorDelivery::NextWake() const {
 void MonitorDelivery::Warn(const std::string& sentence) const {
   const std::string warning = absl::StrCat(model_, ": ", sentence);
   if (options_.on_warning) {
-    options_.on_warning(warning);
+    // An exception would end the process, because this is a thread of its own.
+    try {
+      options_.on_warning(warning);
+    } catch (...) {
+      std::cerr << "calibd: " << warning << std::endl;
+    }
   } else {
     std::cerr << "calibd: " << warning << std::endl;
   }

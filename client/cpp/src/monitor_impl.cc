@@ -90,8 +90,9 @@ Monitor::Monitor(std::unique_ptr<MonitorDelivery> delivery) : delivery_(std::mov
 }
 
 Monitor::~Monitor() {
-  MonitorProcess::Remove(*this);
+  // A fork meanwhile must still find the connection.
   (void)Close();
+  MonitorProcess::Remove(*this);
 }
 
 bool Monitor::Observe(const Observation& observation) noexcept {

@@ -38,12 +38,12 @@ struct StreamLock {
   std::condition_variable changed;
 };
 
-// Starts a thread. Returns none if the system has no room for one, or the process ends.
+// Starts a thread. Returns none if the system has no room or memory for one, or the process ends.
 template <typename Function>
 [[nodiscard]] std::optional<std::thread> TryStartThread(Function function) {
   try {
     return std::thread(std::move(function));
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     return std::nullopt;
   }
 }
