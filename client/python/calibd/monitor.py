@@ -17,7 +17,7 @@ class Monitor(ObservationStream):
         monitor.observe(probabilities, id=request_id)       # in a handler
 
     It needs no server to be made, and may be made before a fork: each process has a stream of its
-    own, which opens when it has rows. Calls return within microseconds, whether calibd is there,
+    own, which opens when it has rows. Calls never wait for calibd, whether it is there,
     slow, absent, or refuses the rows, and raise no error. What was buffered is sent when it
     returns; rows for which the buffer has no room are dropped, reported to calibd, counted in
     `counts`, and logged once a minute. So is the reason why calibd is not reached. close(), and

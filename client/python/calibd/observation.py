@@ -15,8 +15,7 @@ from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import model_service_pb2 as models
 
 # The most rows of a message of any server.
-MAX_ROWS = 65536
-# The most rows of a loss that a server computes.
+_MAX_ROWS = 65536
 # The default of the server's --max-message-bytes, less the names in a request.
 _MAX_BYTES = (1 << 20) - 1024
 
@@ -123,15 +122,15 @@ def labels_messages(classes: Classes, ids: Any, labels: Any,
     rows = LabelRows(classes, ids, labels)
     if not len(rows):
         raise invalid("labels", "are empty, expected one for each id")
-    if not is_divided and len(rows) > MAX_ROWS:
-        raise invalid("ids", f"are {len(rows)}, expected at most {MAX_ROWS} with a request_id, which "
+    if not is_divided and len(rows) > _MAX_ROWS:
+        raise invalid("ids", f"are {len(rows)}, expected at most {_MAX_ROWS} with a request_id, which "
                       "names one message: leave it out, because the label of an id counts once, or send "
                       "them by a stream with an idempotency_key")
     if fault := invalid_rows(0, rows):
         raise fault
     max_bytes = _MAX_BYTES if is_divided else 2**63 - 1
     return ((int(chunk.rows[0]), ingest.Labels.FromString(b"".join(chunk.parts)))
-            for chunk in rows.chunks(0, MAX_ROWS, max_bytes))
+            for chunk in rows.chunks(0, _MAX_ROWS, max_bytes))
 
 
 def check_counts(what: str, rows: int, counts: tuple[int, ...]) -> None:

@@ -55,6 +55,7 @@ def report_model(client: Client, name: str, path: pathlib.Path, timeout: float) 
             data["evaluation"] = client.evaluate(
                 name, replicates=0, consistency_replicates=0, seed=1, timeout=timeout,
                 reliability_classes=_classes(model, calibration)).to_dict()
+        with contextlib.suppress(errors.FailedPrecondition):
             data["estimate"] = client.estimate(name, seed=1, timeout=timeout).to_dict()
     write(path, data)
 

@@ -144,7 +144,7 @@ class ObservationStream:
     def observe(self, prediction: Any, truth: Any = None, *, id: str | int | None = None,
                 group: str | int | None = None, logits: bool = False, baseline: Any = None,
                 features: Any = None) -> None:
-        """Accepts one prediction, and with on_full="drop" returns within microseconds.
+        """Accepts one prediction, and with on_full="drop" never waits for calibd.
 
         The rows of calls that follow each other, from any threads, are sent together.
 

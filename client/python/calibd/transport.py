@@ -110,6 +110,7 @@ def _forget_calls() -> None:
     _Process.calling = set()
     _Process.repeatable = {}
     _Process.forking = set()
+    _Process.interrupted = set()
     _Process.may_call = threading.Event()
     _Process.may_call.set()
 
