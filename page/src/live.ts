@@ -1,6 +1,6 @@
 // Answers that stay up to date.
 import { useCallback, useEffect, useState } from "preact/hooks";
-import { ApiError, type Calibration, type Listed, listVerdicts, pathOf, type Schemas } from "./api";
+import { ApiError, type Calibration, getModel, type Listed, listVerdicts, pathOf, type Schemas } from "./api";
 import type { Answer } from "./views/view";
 
 export interface Live<T> {
@@ -57,8 +57,10 @@ export function useCalibration(name: string): Live<Calibration> {
     setLive({ value: undefined, error: "", lostSince: undefined });
     let source: EventSource | undefined;
     let timer = 0;
+    let ended = false;
     let revision = "0";
     const follow = () => {
+      if (ended) return;
       source = new EventSource(`${pathOf(name)}/events?minInterval=1s&afterRevision=${revision}`);
       source.onmessage = ({ data }) => {
         const event = JSON.parse(data) as Schemas["WatchCalibrationResponse"];
@@ -77,18 +79,16 @@ export function useCalibration(name: string): Live<Calibration> {
     };
     const again = async () => {
       try {
-        const response = await fetch(`${pathOf(name)}`);
-        if (!response.ok) {
-          const { error } = await response.json();
-          setLive((old) => ({ ...old, error: String(error.message) }));
-        }
-      } catch {
-        // The server does not answer: the page says so already.
+        await getModel(name);
+      } catch (error) {
+        // That the server does not answer is said already.
+        if (!ended && (error as ApiError).reached) setLive((old) => ({ ...old, error: (error as ApiError).message }));
       }
       follow();
     };
     follow();
     return () => {
+      ended = true;
       clearTimeout(timer);
       source?.close();
     };
