@@ -115,14 +115,15 @@ def states():
         "ten_waiting": (Situation(
             {**ten, "label_grace": datetime.timedelta(hours=1)},
             [labels_later(classes(238, 300), 200)], "UNDECIDED INSUFFICIENT_DATA"),
-                        {"verdict": r": no row is counted, because 300 rows wait, 200 of them labelled, "
-                                    r"which count from 20\S+ \S+ UTC on$",
-                         "next": r"^300 rows wait, 200 of them labelled, which count from 20\S+ \S+ UTC "
-                                 r"on; then calibctl show "}),
+                        {"verdict": r": no row is counted, because 300 rows wait, 200 of them labelled; "
+                                    r"the first counts from 20\S+ \S+ UTC on$",
+                         "next": r"^300 rows wait, 200 of them labelled; the first counts from "
+                                 r"20\S+ \S+ UTC on; then calibctl show "}),
         "ten_without_labels": (Situation(
             {**ten, "label_grace": datetime.timedelta(hours=1)},
             [without_labels(classes(239, 300))], "UNDECIDED INSUFFICIENT_DATA"),
-                               {"next": r"^300 rows wait for labels, which must come by 20\S+ \S+ UTC; "}),
+                               {"next": r"^300 rows wait for labels, the first of which must come by "
+                                        r"20\S+ \S+ UTC; "}),
         "ten_all_dropped": (Situation(ten, [only_invalid_rows], "UNDECIDED INSUFFICIENT_DATA"),
                             {"verdict": r": no row is counted, because producers dropped 30 rows$",
                              "next": r"^the logs of the producers say why rows are dropped"}),
@@ -215,7 +216,7 @@ def check_not_counted(_, a):
                           (r"(\d+) rows? (?:was|were) rejected", facts["rejectedRows"]),
                           (r"(\d+) rows? waits?", arrivals.get("pending", "0"))):
         same(pattern, (re.findall(pattern, text) or ["0"])[0], fact)
-    match = re.search(r"(?:count from|come by) (\S+ \S+) UTC", text)
+    match = re.search(r"(?:counts? from|come by) (\S+ \S+) UTC", text)
     time = arrivals.get("nextMaturationTime")
     same("until", match and match[1], time and time[:16].replace("T", " "))
     if time:

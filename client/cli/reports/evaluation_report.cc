@@ -108,7 +108,7 @@ std::string DescribeGroups(const v1::Evaluation& evaluation) {
         group->has_class_1_error() && convert::Exceeds(group->class_1_error(), group->error());
     const v1::ErrorInterval& error = is_class_1 ? group->class_1_error() : group->error();
     rows.push_back(
-        {group->name().empty() ? "(no group)" : convert::Plain(group->name()),
+        {convert::Plain(convert::GroupName(group->name(), false)),
          absl::StrCat(group->observations()),
          absl::StrFormat("%.1f %%", 100 * group->mean_confidence()),
          absl::StrFormat("%.1f %%", 100 * group->accuracy()),

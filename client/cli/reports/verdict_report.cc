@@ -406,14 +406,14 @@ std::string DescribeAlarms(const std::string& model,
 }
 
 std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alarm) {
-  return absl::StrFormat("%s: alarm %d (%s) was acknowledged at %s; %s\n", ShortName(model),
-                         alarm.id(), KindName(alarm.kind()), MinuteText(alarm.acknowledge_time()),
-                         alarm.kind() == v1::Alarm::DRIFT
-                             ? "the drift detectors restarted, the evidence continues"
-                         : alarm.kind() == v1::Alarm::OVER_LIMIT
-                             ? "an error that is over the limit is measured anew from the next row "
-                               "on, another one as before; the evidence continues"
-                             : "the evidence restarted with the observations after it");
+  return absl::StrFormat(
+      "%s: alarm %d (%s) was acknowledged at %s; %s\n", ShortName(model), alarm.id(),
+      KindName(alarm.kind()), MinuteText(alarm.acknowledge_time()),
+      alarm.kind() == v1::Alarm::DRIFT ? "the drift detectors restarted, the evidence continues"
+      : alarm.kind() == v1::Alarm::OVER_LIMIT
+          ? "if its error was over the limit, it is measured anew from the next row "
+            "on, else it goes on as before; the evidence continues"
+          : "the evidence restarted with the observations after it");
 }
 
 std::string ChangeLine(const v1::GetCalibrationResponse& response) {

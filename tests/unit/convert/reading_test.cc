@@ -201,8 +201,8 @@ TEST(VerdictLineTest, SaysWhyNoRowIsCounted) {
   arrivals.mutable_next_maturation_time()->set_seconds(86400);
   EXPECT_EQ(VerdictLine(answer),
             "UNDECIDED, INSUFFICIENT_DATA: no row is counted, because producers dropped 30 rows, 1 "
-            "row was rejected, 7 rows got no label in time, 300 rows wait, 200 of them labelled, "
-            "which count from 1970-01-02 00:00 UTC on");
+            "row was rejected, 7 rows got no label in time, 300 rows wait, 200 of them labelled; "
+            "the first counts from 1970-01-02 00:00 UTC on");
   answer.set_observations(1);
   EXPECT_EQ(VerdictLine(answer), "UNDECIDED, INSUFFICIENT_DATA");
 }
@@ -269,7 +269,7 @@ TEST(VerdictLineTest, NamesWhatIsRejectedIfTheModelIsNot) {
   verdict.set_status(v1::Verdict::INSUFFICIENT_DATA);
   // Groups may have a smaller minimum.
   EXPECT_THAT(VerdictLine(answer),
-              StartsWith("UNDECIDED, INSUFFICIENT_DATA as a whole, but rejected for groups e?u, "));
+              StartsWith("UNDECIDED, INSUFFICIENT_DATA; rejected for groups e?u, "));
 }
 
 TEST(LabelsTest, EachLineNamesTheLabels) {
@@ -456,14 +456,20 @@ TEST(NextLineTest, SaysUntilWhenRowsWait) {
   v1::LabelArrivals& arrivals = *answer.mutable_label_arrivals();
   arrivals.set_pending(1);
   arrivals.mutable_next_maturation_time()->set_seconds(86400);
+  EXPECT_EQ(
+      NextLine(answer).text(),
+      "1 row waits for its label, which must come by 1970-01-02 00:00 UTC; then calibctl show "
+      "young --verbose");
+  arrivals.set_pending_labelled(1);
   EXPECT_EQ(NextLine(answer).text(),
-            "1 row waits for labels, which must come by 1970-01-02 00:00 UTC; then calibctl show "
+            "1 row waits, is labelled, and counts from 1970-01-02 00:00 UTC on; then calibctl show "
             "young --verbose");
   arrivals.set_pending(300);
   arrivals.set_pending_labelled(200);
-  EXPECT_EQ(NextLine(answer).text(),
-            "300 rows wait, 200 of them labelled, which count from 1970-01-02 00:00 UTC on; then "
-            "calibctl show young --verbose");
+  EXPECT_EQ(
+      NextLine(answer).text(),
+      "300 rows wait, 200 of them labelled; the first counts from 1970-01-02 00:00 UTC on; then "
+      "calibctl show young --verbose");
   // No one waits for an answer.
   answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
   answer.mutable_verdict()->set_status(v1::Verdict::NOT_REJECTED);

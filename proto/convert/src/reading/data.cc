@@ -24,7 +24,8 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
   std::vector<std::string> facts = {CountedRows(answer.observations(), answer.has_label_arrivals()),
                                     absl::StrCat(answer.rejected_rows(), " rejected")};
   const v1::CalibrationError& error = answer.error();
-  const std::string truths = absl::StrCat(answer.labels().truths(), " known truths");
+  const std::string truths = absl::StrCat(
+      answer.labels().truths(), answer.labels().truths() == 1 ? " known truth" : " known truths");
   if (answer.has_labels() && !error.has_since_acknowledgement()) facts.push_back(truths);
   if (answer.dropped_rows() > 0) {
     facts.push_back(absl::StrCat(answer.dropped_rows(), " dropped by producers"));
@@ -42,9 +43,14 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
       facts.push_back(absl::StrCat(waiting, waiting == 1 ? " label waits for its prediction"
                                                          : " labels wait for their predictions"));
     }
-    facts.push_back(absl::StrCat(arrivals.duplicate_predictions(), " duplicates"));
+    facts.push_back(
+        absl::StrCat(arrivals.duplicate_predictions(),
+                     arrivals.duplicate_predictions() == 1 ? " duplicate" : " duplicates"));
     if (arrivals.labels().unknown() > 0) {
-      facts.push_back(absl::StrCat(arrivals.labels().unknown(), " labels without a prediction"));
+      facts.push_back(
+          absl::StrCat(arrivals.labels().unknown(), arrivals.labels().unknown() == 1
+                                                        ? " label without a prediction"
+                                                        : " labels without a prediction"));
     }
   }
   std::string text = absl::StrJoin(facts, ", ");
@@ -53,7 +59,9 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
     absl::StrAppend(&text, "; the newest row came ", age < 1 ? "just now" : AgeText(age) + " ago");
   }
   if (answer.verdict().stale()) {
-    text += ": STALE, because this is longer than stale_after; all this may be outdated";
+    text += answer.has_last_observation_time()
+                ? ": STALE, because this is longer than stale_after; all this may be outdated"
+                : "; STALE: no row has counted for longer than stale_after";
   }
   if (const std::int64_t first = Current(error).first_observation(); first > 1) {
     absl::StrAppend(&text, "; the error is measured from row ", first, " on");

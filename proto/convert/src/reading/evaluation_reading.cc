@@ -54,7 +54,7 @@ bool IsRejectedByCells(const v1::ForecastEvaluation& evaluation,
 }
 
 std::string NameOfGroup(const v1::EvaluatedGroup& group) {
-  return group.name().empty() ? "(no group)" : CutName(group.name());
+  return CutName(GroupName(group.name(), false));
 }
 
 // The event that decides about the limit. Of two classes, the worse one.
@@ -79,7 +79,9 @@ std::vector<std::string> GroupTexts(const v1::Evaluation& evaluation, double lim
   std::vector<std::string> texts;
   for (const v1::EvaluatedGroup* const group : found) {
     if (texts.size() == kMostGroups) {
-      texts.push_back(absl::StrCat("and ", found.size() - kMostGroups, " more groups"));
+      texts.push_back(
+          absl::StrCat("and ", found.size() - kMostGroups,
+                       found.size() == kMostGroups + 1 ? " more group" : " more groups"));
       break;
     }
     const v1::ErrorInterval& error = ErrorOf(*group);

@@ -26,8 +26,9 @@ std::string NoRowText(const v1::GetCalibrationResponse& answer) {
   const v1::ErrorMeasurement& all = answer.error().since_start();
   const v1::LabelArrivals& arrivals = answer.label_arrivals();
   if (answer.observations() == 0 && arrivals.pending_labelled() > 0) {
-    return absl::StrCat("no row counted yet: ", arrivals.pending_labelled(), " of ",
-                        arrivals.pending(), " pending rows are labelled");
+    return absl::StrCat(
+        "no row counted yet: ", arrivals.pending_labelled(), " of ", arrivals.pending(),
+        arrivals.pending() == 1 ? " pending row is" : " pending rows are", " labelled");
   }
   if (answer.observations() == 0) return "no labelled row yet";
   // Rows of several labels may have no truth.

@@ -20,8 +20,10 @@ std::string LabelNames(const google::protobuf::RepeatedPtrField<std::string>& na
 
 std::string ErrorLine(const v1::MultilabelCalibration& calibration) {
   if (!calibration.has_error()) return "No truth is known yet.";
-  return absl::StrCat("On average over ", calibration.labels_size(),
-                      " labels, the probabilities are ",
+  const bool is_one = calibration.labels_size() == 1;
+  return absl::StrCat(is_one ? "The probabilities are "
+                             : absl::StrCat("On average over ", calibration.labels_size(),
+                                            " labels, the probabilities are "),
                       OffByText(calibration.error(), calibration.error_limit()), ".");
 }
 

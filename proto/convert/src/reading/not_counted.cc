@@ -19,13 +19,16 @@ std::string CountOfRows(std::int64_t count) {
 std::string WaitingText(const v1::GetCalibrationResponse& answer) {
   const v1::LabelArrivals& arrivals = answer.label_arrivals();
   if (arrivals.pending() == 0 || !arrivals.has_next_maturation_time()) return "";
-  const std::string waits =
-      absl::StrCat(CountOfRows(arrivals.pending()), arrivals.pending() == 1 ? " waits" : " wait");
   const std::string time = MinuteText(arrivals.next_maturation_time());
-  return arrivals.pending_labelled() == 0
-             ? absl::StrCat(waits, " for labels, which must come by ", time)
-             : absl::StrCat(waits, ", ", arrivals.pending_labelled(),
-                            " of them labelled, which count from ", time, " on");
+  const bool is_labelled = arrivals.pending_labelled() > 0;
+  if (arrivals.pending() == 1) {
+    return is_labelled ? absl::StrCat("1 row waits, is labelled, and counts from ", time, " on")
+                       : absl::StrCat("1 row waits for its label, which must come by ", time);
+  }
+  const std::string wait = absl::StrCat(arrivals.pending(), " rows wait");
+  return is_labelled ? absl::StrCat(wait, ", ", arrivals.pending_labelled(),
+                                    " of them labelled; the first counts from ", time, " on")
+                     : absl::StrCat(wait, " for labels, the first of which must come by ", time);
 }
 
 std::string NotCountedText(const v1::GetCalibrationResponse& answer) {

@@ -53,6 +53,7 @@ void AddLabels(const v1::GetCalibrationResponse& answer, std::vector<Part>& part
     parts.push_back({.name = absl::StrCat("label ", CutName(label.name())),
                      .event = {.name = "", .interval = &label.error()},
                      .is_over = is_over,
+                     .is_acknowledged = label.has_acknowledged_limit(),
                      .recovered_since = label.recovered_since(),
                      .over_again_since = label.over_again_since()});
   }

@@ -16,7 +16,9 @@ namespace calibd::convert {
 namespace {
 
 std::string SinceText(const google::protobuf::Timestamp& time, std::int64_t observation) {
-  return absl::StrCat(" since ", MinuteText(time), " (row ", observation, ")");
+  // A model without a row may be stale.
+  const std::string row = observation > 0 ? absl::StrCat(" (row ", observation, ")") : "";
+  return absl::StrCat(" since ", MinuteText(time), row);
 }
 
 // row: since which an error that had recovered is over its limit again; 0 if it is not.
@@ -176,7 +178,9 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
   if (verdict.status() == v1::Verdict::MISCALIBRATED) return text;
   const std::string rejected = RejectedText(answer);
   if (rejected.empty()) return text;
-  return absl::StrCat(text, " as a whole, but rejected for ", rejected);
+  const bool is_not_rejected = verdict.status() == v1::Verdict::NOT_REJECTED;
+  return absl::StrCat(text, is_not_rejected ? " as a whole, but rejected for " : "; rejected for ",
+                      rejected);
 }
 
 }  // namespace calibd::convert
