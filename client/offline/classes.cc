@@ -143,9 +143,9 @@ absl::StatusOr<v1::Recalibration> RecalibrateOffline(const PredictionBatch& batc
   const std::size_t older = changed ? static_cast<std::size_t>(change->change.from) : 0;
   CALIBD_ASSIGN_OR_RETURN(
       const RecalibrationAdvice advice,
-      AdviseRecalibration(batch.rows(older, batch.size() - older),
+      AdviseRecalibration(batch,
                           changed ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves,
-                          control, FindMapObstacle(batch)));
+                          control, older));
   std::optional<v1::DatedChange> dated;
   if (changed) dated = convert::ToProto(*change, 1, events.front().rows());
   return convert::ToProto(advice, batch.class_count, convert::Class1Name(class_names),

@@ -326,9 +326,9 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
     CALIBD_ASSIGN_OR_RETURN(
         const RecalibrationAdvice advice,
         AdviseRecalibration(
-            window.rows(older, window.size() - older),
+            window,
             change.has_value() ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves,
-            control, FindMapObstacle(window)));
+            control, older));
     v1::Recalibration& proto = *result->mutable_recalibration();
     proto = convert::ToProto(advice, window.class_count, model->declaration()->class_1_name(),
                              first, change);

@@ -437,19 +437,20 @@ MapObstacle FindMapObstacle(const PredictionBatch& batch) {
 absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(const PredictionBatch& batch,
                                                         RecalibrationSplit split,
                                                         const RunControl& control,
-                                                        MapObstacle of_all) {
-  if (batch.size() < kMinRecalibrationObservations) {
+                                                        std::size_t older) {
+  const PredictionBatch rows = batch.rows(older, batch.size() - older);
+  if (rows.size() < kMinRecalibrationObservations) {
     return absl::FailedPreconditionError(
-        absl::StrCat("not enough observations for a recalibration: ", batch.size(), ", at least ",
+        absl::StrCat("not enough observations for a recalibration: ", rows.size(), ", at least ",
                      kMinRecalibrationObservations, " are needed"));
   }
   PredictionSet even;
   PredictionSet odd;
-  PredictionBatch fitted = batch.rows(0, batch.size() / 2);
-  PredictionBatch tested = batch.rows(fitted.size(), batch.size() - fitted.size());
+  PredictionBatch fitted = rows.rows(0, rows.size() / 2);
+  PredictionBatch tested = rows.rows(fitted.size(), rows.size() - fitted.size());
   if (split == RecalibrationSplit::kAlternating) {
-    even = EverySecond(batch, 0);
-    odd = EverySecond(batch, 1);
+    even = EverySecond(rows, 0);
+    odd = EverySecond(rows, 1);
     fitted = even.view();
     tested = odd.view();
   }
@@ -460,7 +461,10 @@ absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(const PredictionBatch& b
   CALIBD_ASSIGN_OR_RETURN(advice.cross_validated_log_loss, CrossValidate(fitted, control));
   // The first of equally good kinds is the simplest one.
   const auto& losses = advice.cross_validated_log_loss;
-  advice.obstacle = of_all == MapObstacle::kDependentRows ? of_all : FindMapObstacle(batch);
+  advice.obstacle = FindMapObstacle(rows);
+  if (advice.obstacle == MapObstacle::kNone && older > 0 && DependenceFoundAt(batch) > 0) {
+    advice.obstacle = MapObstacle::kDependentRows;
+  }
   const auto kind =
       advice.obstacle == MapObstacle::kNone
           ? static_cast<RecalibrationKind>(std::ranges::min_element(losses) - losses.begin())

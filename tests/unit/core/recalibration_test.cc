@@ -378,5 +378,32 @@ TEST(FindMapObstacleTest, NamesWhatHasToBeDoneFirst) {
   }
 }
 
+TEST(AdviseRecalibrationTest, SearchesOlderRowsForDependence) {
+  // Blocks of 50 equal rows, and then rows that are independent.
+  std::mt19937_64 rng(6);
+  std::uniform_real_distribution<double> uniform;
+  PredictionSet set{.probabilities = {}, .labels = {}, .class_count = 2};
+  double p = 0;
+  std::int32_t label = 0;
+  for (int i = 0; i < 3000; ++i) {
+    if (i >= 2000 || i % 50 == 0) {
+      p = 0.1 + 0.8 * uniform(rng);
+      label = uniform(rng) < p ? 1 : 0;
+    }
+    set.probabilities.insert(set.probabilities.end(), {1 - p, p});
+    set.labels.push_back(label);
+  }
+  const PredictionBatch newest = set.view().rows(2000, 1000);
+  ASSERT_EQ(FindMapObstacle(newest), MapObstacle::kNone);
+  const auto advice = AdviseRecalibration(set.view(), RecalibrationSplit::kAlternating, {}, 2000);
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  EXPECT_EQ(advice->obstacle, MapObstacle::kDependentRows);
+  EXPECT_EQ(advice->fit_observations + advice->test_observations, 1000);
+  // Without the older rows, nothing speaks against a map.
+  const auto alone = AdviseRecalibration(newest, RecalibrationSplit::kAlternating);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->obstacle, MapObstacle::kNone);
+}
+
 }  // namespace
 }  // namespace calibd

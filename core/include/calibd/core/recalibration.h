@@ -157,12 +157,13 @@ inline constexpr std::size_t kRecalibrationFolds = 5;
 // The normal interval needs a sample of some size.
 inline constexpr std::size_t kMinRecalibrationObservations = 100;
 
-// batch: valid, the oldest observation first. Errors: FailedPrecondition with fewer than
-// kMinRecalibrationObservations; Cancelled. of_all: the obstacle of these and older observations;
-// only kDependentRows counts, because sorted rows look like a change.
+// batch: valid, the oldest observation first. older: the number of its first observations that the
+// map does not use, because a change came after them. They are only searched for dependence,
+// because sorted rows look like a change. Errors: FailedPrecondition with fewer than
+// kMinRecalibrationObservations that the map may use; Cancelled.
 [[nodiscard]] absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(
     const PredictionBatch& batch, RecalibrationSplit split, const RunControl& control = {},
-    MapObstacle of_all = MapObstacle::kNone);
+    std::size_t older = 0);
 
 // Observations before a change say nothing about a map for the present ones, and mixed ones make
 // its error seem too small. So a map is chosen and measured on the observations after row
