@@ -47,6 +47,8 @@ void DependenceFields(StateFields& fields, SerialDependence::State& state) {
   fields.Column(Stored::kSumsFieldNumber, state.sums);
   fields.Column(Stored::kSquaresFieldNumber, state.squares);
   fields(Stored::kReachedAtFieldNumber, state.reached_at);
+  fields(Stored::kOrderFieldNumber, state.order);
+  fields(Stored::kPairOutcomeFieldNumber, state.pair_outcome);
   fields.Require(std::ranges::min(state.squares) >= 0 && state.reached_at <= state.rows,
                  "has evidence of serial dependence that cannot be");
 }
@@ -61,6 +63,8 @@ bool Fits(const SerialDependence::State& state, const SerialDependence::Shape& s
          std::ranges::all_of(state.unfinished, is_class) &&
          state.newest.size() == shape.sequences &&
          state.runs.size() == shape.sequences * shape.labels &&
+         (state.order.empty() || state.order.size() == shape.order) &&
+         std::ranges::all_of(state.order, [](double product) { return product > 0; }) &&
          std::ranges::all_of(state.newest, [outcomes](std::int32_t outcome) {
            return outcome < static_cast<std::int32_t>(outcomes);
          });

@@ -12,7 +12,10 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
+
+#include "calibd/core/forecast_cells.h"
 
 // The seeds are fixed. A stream of independent rows is warned of with a probability of at most
 // .001. A set of 120 such streams has more than 2 warnings with a probability below 3e-4.
@@ -152,14 +155,74 @@ std::size_t Warned(int streams, const std::function<std::int64_t(Random&)>& warn
   return warned;
 }
 
-std::int64_t WarnedAt(const std::vector<double>& deviations) {
+// A forecast of a number, with its outcome.
+struct Forecast {
+  std::vector<double> values;
+  double outcome = 0;
+};
+
+// The row of the warning; 0 without one.
+std::int64_t WarnedAt(const NumberForecastKind& kind, const std::vector<Forecast>& forecasts) {
+  std::vector<double> values;
+  std::vector<double> outcomes;
+  for (const Forecast& forecast : forecasts) {
+    values.insert(values.end(), forecast.values.begin(), forecast.values.end());
+    outcomes.push_back(forecast.outcome);
+  }
+  const auto cells = ForecastCells::Create(kind, StrataOfForecasts(kind, values), 1, .001);
+  std::vector<ForecastRow> described(outcomes.size());
+  (*cells)->Describe({values, outcomes}, 1, described);
   SerialDependence series;
-  for (const double x : deviations) series.AddForecast(x);
+  AddToSeries(**cells, {values, outcomes}, described, series);
   return series.reached_at();
 }
 
-// 1/2 minus the probability that a standard Normal forecast gives to values below z.
-double DeviationOf(double z) { return .5 - std::erfc(-z / std::sqrt(2)) / 2; }
+// Standard Normal forecasts with these outcomes.
+std::int64_t WarnedAt(const std::vector<double>& outcomes) {
+  std::vector<Forecast> forecasts;
+  forecasts.reserve(outcomes.size());
+  for (const double outcome : outcomes) forecasts.push_back({{0, 1}, outcome});
+  return WarnedAt(NormalForecasts{}, forecasts);
+}
+
+// One forecast of the distribution with mean `mean` and standard deviation `sd`.
+std::vector<double> ValuesOf(const NumberForecastKind& kind, double mean, double sd,
+                             Random& random) {
+  if (std::holds_alternative<NormalForecasts>(kind)) return {mean, sd};
+  if (std::holds_alternative<QuantileForecasts>(kind)) {
+    return {mean - 1.2815515655446004 * sd, mean, mean + 1.2815515655446004 * sd};
+  }
+  std::normal_distribution<double> normal(mean, sd);
+  std::vector<double> draws(std::get<SampleForecasts>(kind).draws);
+  for (double& draw : draws) draw = normal(random);
+  return draws;
+}
+
+const std::vector<NumberForecastKind>& ForecastKinds() {
+  static const std::vector<NumberForecastKind> kinds = {
+      NormalForecasts{}, QuantileForecasts{.levels = {.1, .5, .9}}, SampleForecasts{.draws = 20}};
+  return kinds;
+}
+
+// Forecasts whose outcomes are Normal with the stated mean plus `shift` and the stated standard
+// deviation times `scale`. Of the variance of the outcomes, the share `explained` is that of the
+// stated means.
+std::vector<Forecast> DrawForecasts(const NumberForecastKind& kind, double explained, double shift,
+                                    double scale, std::size_t n, Random& random) {
+  std::normal_distribution<double> normal;
+  std::vector<Forecast> forecasts;
+  const double sd = std::sqrt(1 - explained);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double mean = std::sqrt(explained) * normal(random);
+    forecasts.push_back(
+        {ValuesOf(kind, mean, sd, random), mean + sd * (shift + scale * normal(random))});
+  }
+  return forecasts;
+}
+
+void SortByOutcome(std::vector<Forecast>& forecasts) {
+  std::ranges::sort(forecasts, {}, &Forecast::outcome);
+}
 
 TEST(SerialDependenceTest, IndependentRowsAreNotWarnedOf) {
   std::size_t warned = 0;
@@ -198,11 +261,11 @@ TEST(SerialDependenceTest, AModelThatBecomesWrongAtOnceIsNotWarnedOf) {
     warned = Warned(3 * kStreams, [&](Random& random) {
       std::normal_distribution<double> normal;
       const ErrorAt error = Jump(5 * size, random);
-      std::vector<double> deviations;
+      std::vector<double> outcomes;
       for (std::size_t i = 0; i < 6000; ++i) {
-        deviations.push_back(DeviationOf(normal(random) + error(i)));
+        outcomes.push_back(normal(random) + error(i));
       }
-      return WarnedAt(deviations);
+      return WarnedAt(outcomes);
     });
     EXPECT_LE(warned, kMostFalse) << "numbers, " << size;
     warned = Warned(3 * kStreams, [&](Random& random) {
@@ -241,6 +304,60 @@ TEST(SerialDependenceTest, SortedAndRepeatedRowsAreWarnedOf) {
   }
 }
 
+// Weak and sharp forecasts, exact and wrong ones.
+TEST(SerialDependenceTest, ForecastsSortedByTheOutcomeAreWarnedOf) {
+  for (const NumberForecastKind& kind : ForecastKinds()) {
+    for (const double explained : {0.0, .5, .9, .99}) {
+      for (const bool falls : {false, true}) {
+        EXPECT_EQ(Warned(10,
+                         [&](Random& random) {
+                           auto forecasts = DrawForecasts(kind, explained, 0, 1, 1000, random);
+                           SortByOutcome(forecasts);
+                           if (falls) std::ranges::reverse(forecasts);
+                           return WarnedAt(kind, forecasts);
+                         }),
+                  10)
+            << kind.index() << ", " << explained;
+      }
+    }
+  }
+}
+
+TEST(SerialDependenceTest, IndependentForecastsAreNotWarnedOf) {
+  std::size_t warned = 0;
+  for (const NumberForecastKind& kind : ForecastKinds()) {
+    for (const auto& [shift, scale] :
+         {std::pair(0.0, 1.0), std::pair(1.0, 1.0), std::pair(-2.0, .5), std::pair(0.0, 3.0)}) {
+      warned += Warned(kStreams / 4, [&, shift = shift, scale = scale](Random& random) {
+        return WarnedAt(kind, DrawForecasts(kind, .7, shift, scale, 6000, random));
+      });
+    }
+  }
+  EXPECT_LE(warned, kMostFalse);
+}
+
+// A number that grows by more than its uncertainty, whose forecasts say so.
+TEST(SerialDependenceTest, CalibratedForecastsOfAGrowingNumberAreNotWarnedOf) {
+  for (const NumberForecastKind& kind : ForecastKinds()) {
+    for (const double growth : {.1, 1.0, 10.0}) {
+      EXPECT_LE(Warned(kStreams,
+                       [&](Random& random) {
+                         std::normal_distribution<double> normal;
+                         std::vector<Forecast> forecasts;
+                         double number = 0;
+                         for (std::size_t i = 0; i < 3000; ++i) {
+                           const double mean = number + growth;
+                           number = mean + normal(random);
+                           forecasts.push_back({ValuesOf(kind, mean, 1, random), number});
+                         }
+                         return WarnedAt(kind, forecasts);
+                       }),
+                kMostFalse)
+          << kind.index() << ", " << growth;
+    }
+  }
+}
+
 // Rows of one user, and outcomes that follow the row before.
 TEST(SerialDependenceTest, BlocksAndFeedbackAreWarnedOf) {
   for (const double a : {20.0, 6.0, 2.0}) {
@@ -256,13 +373,13 @@ TEST(SerialDependenceTest, BlocksAndFeedbackAreWarnedOf) {
   }
   const std::size_t numbers = Warned(20, [](Random& random) {
     std::normal_distribution<double> normal;
-    std::vector<double> deviations;
+    std::vector<double> outcomes;
     double common = 0;
     for (std::size_t i = 0; i < 10000; ++i) {
       if (i % 20 == 0) common = normal(random);
-      deviations.push_back(DeviationOf(.5 * common + std::sqrt(.75) * normal(random)));
+      outcomes.push_back(.5 * common + std::sqrt(.75) * normal(random));
     }
-    return WarnedAt(deviations);
+    return WarnedAt(outcomes);
   });
   EXPECT_EQ(numbers, 20);
 }

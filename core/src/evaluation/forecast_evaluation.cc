@@ -309,7 +309,7 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
   evaluation.count = counts.count();
   SetScores(kind, counts, evaluation);
   SerialDependence dependence;
-  for (const ForecastRow& row : rows) dependence.AddForecast(RowDeviation(row, cells->edges()));
+  AddToSeries(*cells, batch, rows, dependence);
   evaluation.dependence_found_at = dependence.reached_at();
   evaluation.coverage = CoverageOf(*cells, counts, {.one_look = true}).value_or(ForecastCoverage());
   // The others take each outcome for one in a known cell.

@@ -13,6 +13,10 @@ constexpr double kLeastShare = .2;
 // The probability that is stated of the other half of the forecast of a number, at least: a fifth
 // of it is .05.
 constexpr double kOtherHalf = .25;
+// Products stay within these bounds, so that they can be multiplied without logarithms. One that is
+// raised to the lower bound adds at most that to the mean of the e-value.
+constexpr double kLeastProduct = 1e-300;
+constexpr double kMostProduct = 1e300;
 
 // The logarithm of the product for a rate.
 double LogProduct(double rate, double sum, double squares) noexcept {
@@ -75,11 +79,13 @@ void SerialDependence::AddLabels(double x, std::span<const double> g,
   AddRow({.label = 0, .x = x}, [](std::int32_t /*y*/) { return 0.0; });
 }
 
-void SerialDependence::AddForecast(double x) {
+void SerialDependence::AddForecast(double x, double outcome,
+                                   absl::FunctionRef<Tails(double)> tails) {
   StartRuns(Shape::OfForecasts());
   // The middle of the cells may be 1/2 but for rounding.
   constexpr double kRounding = 1e-9;
   if (std::abs(x) > kRounding) AddToRun(0, x > 0 ? 0 : 1, kOtherHalf);
+  AddToOrder(outcome, tails);
   AddRow({.label = 0, .x = x}, [](std::int32_t /*y*/) { return 0.0; });
 }
 
@@ -96,11 +102,30 @@ void SerialDependence::AddToRun(std::size_t sequence, std::int32_t outcome, doub
     const std::size_t labels = state_.runs.size() / state_.newest.size();
     Run& run = state_.runs[sequence * labels + static_cast<std::size_t>(newest) % labels];
     for (std::size_t j = 0; j < kRunRates.size(); ++j) {
-      run[j] += outcome == newest ? std::log1p(-kRunRates[j] * q) - std::log1p(-q)
-                                  : std::log(kRunRates[j]);
+      run[j] += std::log(outcome == newest ? (1 - kRunRates[j] * q) / (1 - q) : kRunRates[j]);
     }
   }
   newest = outcome;
+}
+
+void SerialDependence::AddToOrder(double outcome, absl::FunctionRef<Tails(double)> tails) {
+  if (state_.order.empty()) state_.order.assign(kOrderProducts, 1);
+  if (!state_.pair_outcome.has_value()) {
+    state_.pair_outcome = outcome;
+    return;
+  }
+  const double before = *std::exchange(state_.pair_outcome, std::nullopt);
+  const Tails found = tails(before);
+  const auto multiply = [&](std::size_t first, double tail, bool happened) {
+    const double q = std::clamp(tail, 0.0, .5);
+    for (std::size_t j = 0; j < kRunRates.size(); ++j) {
+      const double factor = happened ? (1 - kRunRates[j] * q) / (1 - q) : kRunRates[j];
+      double& product = state_.order[first + j];
+      product = std::clamp(product * factor, kLeastProduct, kMostProduct);
+    }
+  };
+  multiply(0, found.at_most, outcome > before);
+  multiply(kRunRates.size(), found.at_least, outcome < before);
 }
 
 template <typename Excess>
@@ -125,8 +150,17 @@ void SerialDependence::AddRow(const Row& row, const Excess& excess) {
       state_.squares[lane] += z[lane] * z[lane];
     }
   }
-  if (state_.reached_at == 0 && LogEValue() >= std::log(kThreshold)) {
+  if (state_.reached_at == 0 && MayReachThreshold() && LogEValue() >= std::log(kThreshold)) {
     state_.reached_at = state_.rows;
+  }
+}
+
+template <typename Visit>
+void SerialDependence::VisitNeighbours(const Visit& visit) const noexcept {
+  for (std::size_t lane = 0; lane < state_.sums.size(); ++lane) {
+    for (const double rate : kRates) {
+      visit(LogProduct(rate, state_.sums[lane], state_.squares[lane]));
+    }
   }
 }
 
@@ -148,7 +182,8 @@ void SerialDependence::VisitRuns(const Visit& visit) const noexcept {
 }
 
 std::optional<std::size_t> SerialDependence::WorstSequence() const noexcept {
-  // The runs are half of the e-value, and each product has an equal share of them.
+  // The runs are half of the e-value of several labels, and each product has an equal share of
+  // them.
   const auto products = static_cast<double>(kRunRates.size() * state_.newest.size());
   double largest = std::log(2 * products * kThreshold);
   std::optional<std::size_t> worst;
@@ -160,19 +195,31 @@ std::optional<std::size_t> SerialDependence::WorstSequence() const noexcept {
   return worst;
 }
 
+bool SerialDependence::MayReachThreshold() const noexcept {
+  // The margin is for rounding.
+  constexpr double kMargin = 1e-6;
+  const double least = std::log(kThreshold) - kMargin;
+  bool may = false;
+  VisitNeighbours([&](double log) { may |= log >= least; });
+  VisitRuns([&](std::size_t /*sequence*/, double log) { may |= log >= least; });
+  for (const double product : state_.order) may |= product >= kThreshold * (1 - kMargin);
+  return may;
+}
+
 double SerialDependence::LogEValue() const noexcept {
   LogMean neighbours;
-  for (std::size_t lane = 0; lane < state_.sums.size(); ++lane) {
-    for (const double rate : kRates) {
-      neighbours.Add(LogProduct(rate, state_.sums[lane], state_.squares[lane]));
-    }
-  }
+  VisitNeighbours([&neighbours](double log) { neighbours.Add(log); });
   LogMean runs;
   VisitRuns([&runs](std::size_t /*sequence*/, double log) { runs.Add(log); });
-  LogMean both;
-  both.Add(neighbours.Value());
-  both.Add(runs.Value());
-  return both.Value();
+  LogMean parts;
+  parts.Add(neighbours.Value());
+  parts.Add(runs.Value());
+  if (!state_.order.empty()) {
+    LogMean order;
+    for (const double product : state_.order) order.Add(std::log(product));
+    parts.Add(order.Value());
+  }
+  return parts.Value();
 }
 
 }  // namespace calibd

@@ -401,4 +401,39 @@ double RowDeviation(const ForecastRow& row, std::span<const double> edges) noexc
   return 0.5 - (lower + upper) / 2;
 }
 
+SerialDependence::Tails ForecastTails(const NumberForecastKind& kind, std::span<const double> row,
+                                      double number) noexcept {
+  if (const auto* const quantiles = std::get_if<QuantileForecasts>(&kind)) {
+    const std::vector<double>& levels = quantiles->levels;
+    const auto below =
+        static_cast<std::size_t>(std::lower_bound(row.begin(), row.end(), number) - row.begin());
+    const auto up_to = static_cast<std::size_t>(
+        std::upper_bound(row.begin() + static_cast<std::ptrdiff_t>(below), row.end(), number) -
+        row.begin());
+    return {.at_most = up_to == 0 ? 0 : levels[up_to - 1],
+            .at_least = below == levels.size() ? 0 : 1 - levels[below]};
+  }
+  if (std::holds_alternative<SampleForecasts>(kind)) {
+    SerialDependence::Tails draws;
+    for (const double draw : row) {
+      draws.at_most += draw <= number ? 1 : 0;
+      draws.at_least += draw >= number ? 1 : 0;
+    }
+    const auto divisor = static_cast<double>(row.size() + 1);
+    return {.at_most = draws.at_most / divisor, .at_least = draws.at_least / divisor};
+  }
+  // Beyond 38 standard deviations, both tails are 0 or 1.
+  const double t = std::clamp((number - row[0]) / row[1], -40.0, 40.0);
+  return {.at_most = NormalCdf(t), .at_least = NormalCdf(-t)};
+}
+
+void AddToSeries(const ForecastCells& cells, const NumberForecastBatch& batch,
+                 std::span<const ForecastRow> described, SerialDependence& series) {
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::span<const double> row = batch.forecasts.subspan(i * cells.width(), cells.width());
+    series.AddForecast(RowDeviation(described[i], cells.edges()), batch.outcomes[i],
+                       [&](double number) { return ForecastTails(cells.kind(), row, number); });
+  }
+}
+
 }  // namespace calibd

@@ -148,8 +148,7 @@ void NumberKind::Choose(std::span<const double> forecasts) {
 }
 
 void NumberKind::AddStatistics(const Watch& /*watch*/, const Batch& batch) {
-  const std::span<const double> edges = cells_->edges();
-  for (const ForecastRow& row : batch.described) dependence_.AddForecast(RowDeviation(row, edges));
+  AddToSeries(*cells_, batch.values, batch.described, dependence_);
   if (discrepancy_.has_value()) discrepancy_->Add(batch.values, batch.blocks);
   if (!decision_.has_value()) return;
   AddDecisions(WithKind(cells_->kind(), batch.values), *decision_, decisions_);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -89,12 +90,105 @@ TEST(SerialDependenceTest, AgreesWithTheDefinition) {
   EXPECT_EQ(restored.state(), series.state());
 }
 
+// Tails that give no evidence of an order.
+SerialDependence::Tails Unknown(double /*number*/) { return {}; }
+
+// The e-value of a whole stream of Normal forecasts, by the definition. The neighbours and the runs
+// are those of a series that does not know the order.
+TEST(SerialDependenceTest, OrderAgreesWithTheDefinition) {
+  std::mt19937_64 rng(8);
+  std::normal_distribution<double> normal;
+  const auto cdf = [](double t) { return std::erfc(-t / std::numbers::sqrt2) / 2; };
+  SerialDependence series;
+  SerialDependence without;
+  std::vector<double> mean;
+  std::vector<double> y;
+  for (std::size_t t = 0; t < 60; ++t) {
+    mean.push_back(normal(rng));
+    // Outcomes that rise, fall, and are equal.
+    y.push_back(t % 7 == 3 ? y.back() : mean[t] + normal(rng) + .8 * static_cast<double>(t));
+    const double x = .5 - cdf(y[t] - mean[t]);
+    series.AddForecast(x, y[t], [&](double number) {
+      return SerialDependence::Tails{cdf(number - mean[t]), cdf(mean[t] - number)};
+    });
+    without.AddForecast(x, y[t], Unknown);
+  }
+  double order = 0;
+  for (const double d : {.5, .1}) {
+    double rises = 1;
+    double falls = 1;
+    for (std::size_t b = 1; b < y.size(); b += 2) {
+      const double below = cdf(y[b - 1] - mean[b]);
+      const double up = std::min(.5, below);
+      const double down = std::min(.5, 1 - below);
+      rises *= y[b] > y[b - 1] ? (1 - d * up) / (1 - up) : d;
+      falls *= y[b] < y[b - 1] ? (1 - d * down) / (1 - down) : d;
+    }
+    order += (rises + falls) / 4;
+  }
+  const double others = std::exp(without.LogEValue());
+  double order_without = 0;
+  for (const double product : without.state().order) order_without += product / 4;
+  EXPECT_NEAR(series.LogEValue(), std::log(others + (order - order_without) / 3), 1e-9);
+  EXPECT_GT(std::abs(order - order_without), 1e-6);
+}
+
+// A calibrated forecast, and rows of one distribution, multiply a product by at most 1 on average:
+// by the sum over all places of the outcome among the draws.
+TEST(SerialDependenceTest, TailsOfDrawsAreValid) {
+  constexpr std::size_t kDraws = 4;
+  for (const double d : SerialDependence::kRunRates) {
+    // j of the draws and the outcome are at most the number before.
+    for (std::size_t j = 0; j <= kDraws + 1; ++j) {
+      double mean = 0;
+      for (std::size_t place = 0; place <= kDraws; ++place) {
+        std::vector<double> draws;
+        double outcome = 0;
+        for (std::size_t i = 0; i <= kDraws; ++i) {
+          const double value = i < j ? -1 - static_cast<double>(i) : 1 + static_cast<double>(i);
+          if (i == place) outcome = value;
+          if (i != place) draws.push_back(value);
+        }
+        const double q =
+            std::min(.5, ForecastTails(SampleForecasts{.draws = kDraws}, draws, 0).at_most);
+        mean += (outcome > 0 ? (1 - d * q) / (1 - q) : d) / (kDraws + 1);
+      }
+      EXPECT_LE(mean, 1 + 1e-12) << j;
+    }
+  }
+}
+
+TEST(ForecastTailsTest, AgreeWithClosedForms) {
+  const std::vector<double> normal = {10, 2};
+  const auto tails = ForecastTails(NormalForecasts{}, normal, 12);
+  EXPECT_NEAR(tails.at_most, .8413447460685429, 1e-15);
+  EXPECT_NEAR(tails.at_least, .15865525393145707, 1e-15);
+  const auto far = ForecastTails(NormalForecasts{}, std::vector<double>{0, 1e-300}, 1e300);
+  EXPECT_EQ(far.at_most, 1);
+  EXPECT_GE(far.at_least, 0);
+  // Equal quantiles: P(y < 0) <= .1, P(y <= 0) >= .5, P(y < 4) <= .9 <= P(y <= 4).
+  const NumberForecastKind kind = QuantileForecasts{.levels = {.1, .5, .9}};
+  const std::vector<double> quantiles = {0, 0, 4};
+  const auto at = [&](double number) { return ForecastTails(kind, quantiles, number); };
+  EXPECT_EQ(at(-1).at_most, 0);
+  EXPECT_EQ(at(-1).at_least, .9);
+  EXPECT_EQ(at(0).at_most, .5);
+  EXPECT_EQ(at(0).at_least, .9);
+  EXPECT_EQ(at(1).at_most, .5);
+  EXPECT_NEAR(at(1).at_least, .1, 1e-15);
+  EXPECT_EQ(at(5).at_most, .9);
+  EXPECT_EQ(at(5).at_least, 0);
+  const auto draws = ForecastTails(SampleForecasts{.draws = 4}, std::vector<double>{3, 1, 2, 2}, 2);
+  EXPECT_EQ(draws.at_most, 3. / 5);
+  EXPECT_EQ(draws.at_least, 3. / 5);
+}
+
 // What a model that becomes wrong at once does at most: every scored row gives all it can.
 TEST(SerialDependenceTest, OneSuddenChangeIsNotEnough) {
   for (const double gap : {.3, .6, .9, 1.0}) {
     SerialDependence series;
-    for (int t = 0; t < 999; ++t) series.AddForecast(t % 2 == 0 ? 1e-3 : -1e-3);
-    for (int t = 0; t < 999; ++t) series.AddForecast(gap);
+    for (int t = 0; t < 999; ++t) series.AddForecast(t % 2 == 0 ? 1e-3 : -1e-3, 0, Unknown);
+    for (int t = 0; t < 999; ++t) series.AddForecast(gap, 0, Unknown);
     EXPECT_EQ(series.reached_at(), 0) << gap;
   }
 }
