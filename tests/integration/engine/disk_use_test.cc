@@ -89,7 +89,8 @@ TEST_F(DiskUseTest, BoundsPendingPredictions) {
   const std::size_t reserved = server::DiskUse(*model_->declaration());
   EXPECT_EQ(engine_->registry().reserved_disk_bytes(), reserved + server::kSharedDiskBytes);
   EXPECT_LE(most, reserved + kSharedLog);
-  EXPECT_GE(4 * most, reserved);
+  // How much there is at most depends on when files of the log are removed.
+  EXPECT_GE(6 * most, reserved);
   RecordProperty("most", std::to_string(most));
   RecordProperty("reserved", std::to_string(reserved));
 }
