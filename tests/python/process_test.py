@@ -161,8 +161,9 @@ def serve():
     for _ in range(10):
         monitor.observe([0.2, 0.3, 0.5], 2)
     os.write(1, b"r")
-    # The handler of the signal ends the wait. pause() would miss a signal that comes before it.
-    threading.Event().wait()
+    # The handler ends the process. A signal that comes just before a wait is handled after it.
+    while True:
+        threading.Event().wait(1)
 
 workers = []
 for _ in range(2):
