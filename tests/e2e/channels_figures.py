@@ -28,7 +28,7 @@ def check_verbose(_, a):
     facts = a.facts
     if facts.get("alarms"):
         require(a.alarms in a.verbose, "the alarms of `show --verbose` are not those of `alarms`")
-    match = re.search(r"(\d+) observations accepted, (\d+) rows rejected, (\d+) dropped", a.verbose)
+    match = re.search(r"(\d+) observations? accepted, (\d+) rows? rejected, (\d+) dropped", a.verbose)
     if match:
         same("counts", match.groups(),
              (facts["observations"], facts["rejectedRows"], facts["droppedRows"]))
