@@ -25,7 +25,7 @@ void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& err
   proto.set_is_recent(reading.is_recent);
   proto.set_is_recovered(reading.recovered);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
-  if (reading.over_again_since.has_value()) proto.set_over_again_since(*reading.over_again_since);
+  if (const auto again = error.OverAgainSince()) proto.set_over_again_since(*again);
   error.measured->Describe(error, reading, proto);
   if (error.recovery != nullptr) {
     v1::ErrorMeasurement& newest = *proto.mutable_newest();
