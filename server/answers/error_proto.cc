@@ -9,6 +9,7 @@
 #include "calibd/convert/dated_change.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/forecast.h"
+#include "calibd/convert/reading.h"
 #include "server/answers/verdict.h"
 #include "server/base/proto_time.h"
 #include "server/kinds/classes/class_measure.h"
@@ -36,6 +37,7 @@ void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& err
     }
     error.measured->DescribeIntervals(*error.recovery, newest);
   }
+  convert::CompareEvents(proto);
   const std::string class_1 = declaration.class_1_name();
   if (class_1.empty()) return;
   proto.mutable_since_start()->set_class_1_name(class_1);
