@@ -42,6 +42,7 @@ void DescribeCounts(Model& model, const ModelSnapshot& snapshot,
   response.set_window_observations(static_cast<std::int64_t>(snapshot.window.size()));
   response.set_rejected_rows(snapshot.rejected_rows);
   response.set_dropped_rows(snapshot.dropped_rows);
+  response.set_dropped_labels(snapshot.dropped_labels);
   if (snapshot.last_observation_time.has_value()) {
     *response.mutable_last_observation_time() = ToTimestamp(*snapshot.last_observation_time);
   }

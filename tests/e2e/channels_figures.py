@@ -161,7 +161,8 @@ def check_metrics(_, a):
     """The metrics that no other check compares."""
     facts, metrics = a.facts, a.metrics
     for metric, value in (("rejected_rows_total", facts["rejectedRows"]),
-                          ("dropped_rows_total", facts["droppedRows"])):
+                          ("dropped_rows_total", facts["droppedRows"]),
+                          ("dropped_labels_total", facts["droppedLabels"])):
         same(metric, metrics[f"calibd_{metric}", ""], float(value))
     for kind in ("EVIDENCE", "DRIFT", "OVER_LIMIT"):
         raised = min((seconds(alarm["raiseTime"]) for alarm in a.active(kind)), default=None)
