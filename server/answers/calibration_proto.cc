@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "calibd/convert/multilabel.h"
 #include "calibd/convert/reading.h"
 #include "server/answers/error_proto.h"
 #include "server/answers/label_arrivals_proto.h"
@@ -62,6 +63,7 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   const ModelDeclaration& declaration = *snapshot.declaration;
   KindOf(declaration).Describe({declaration, snapshot, snapshot.observations, now}, response);
   *response.mutable_reading() = convert::ReadingOf(response, ToTimestamp(now));
+  if (response.has_labels()) convert::AddTable(*response.mutable_labels());
 }
 
 }  // namespace calibd::server
