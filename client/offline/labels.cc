@@ -23,6 +23,7 @@ v1::MultilabelCalibration EvaluateLabels(const MultilabelBatch& batch,
   }
   calibration.set_dependence_found_at(dependence.reached_at());
   *calibration.mutable_reading() = convert::ReadingOf(calibration);
+  convert::AddTable(calibration);
   return calibration;
 }
 

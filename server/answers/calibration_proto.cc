@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "calibd/convert/multilabel.h"
 #include "calibd/convert/reading.h"
 #include "server/answers/error_proto.h"
 #include "server/answers/label_arrivals_proto.h"
@@ -42,6 +43,7 @@ void DescribeCounts(Model& model, const ModelSnapshot& snapshot,
   response.set_window_observations(static_cast<std::int64_t>(snapshot.window.size()));
   response.set_rejected_rows(snapshot.rejected_rows);
   response.set_dropped_rows(snapshot.dropped_rows);
+  response.set_dropped_labels(snapshot.dropped_labels);
   if (snapshot.last_observation_time.has_value()) {
     *response.mutable_last_observation_time() = ToTimestamp(*snapshot.last_observation_time);
   }
@@ -61,6 +63,7 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   const ModelDeclaration& declaration = *snapshot.declaration;
   KindOf(declaration).Describe({declaration, snapshot, snapshot.observations, now}, response);
   *response.mutable_reading() = convert::ReadingOf(response, ToTimestamp(now));
+  if (response.has_labels()) convert::AddTable(*response.mutable_labels());
 }
 
 }  // namespace calibd::server

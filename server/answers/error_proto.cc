@@ -9,6 +9,7 @@
 #include "calibd/convert/dated_change.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/forecast.h"
+#include "calibd/convert/reading.h"
 #include "server/answers/verdict.h"
 #include "server/base/proto_time.h"
 #include "server/kinds/classes/class_measure.h"
@@ -25,7 +26,7 @@ void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& err
   proto.set_is_recent(reading.is_recent);
   proto.set_is_recovered(reading.recovered);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
-  if (reading.over_again_since.has_value()) proto.set_over_again_since(*reading.over_again_since);
+  if (const auto again = error.OverAgainSince()) proto.set_over_again_since(*again);
   error.measured->Describe(error, reading, proto);
   if (error.recovery != nullptr) {
     v1::ErrorMeasurement& newest = *proto.mutable_newest();
@@ -36,6 +37,7 @@ void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& err
     }
     error.measured->DescribeIntervals(*error.recovery, newest);
   }
+  convert::CompareEvents(proto);
   const std::string class_1 = declaration.class_1_name();
   if (class_1.empty()) return;
   proto.mutable_since_start()->set_class_1_name(class_1);

@@ -49,6 +49,7 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
   facts.set_observations(proto.observations());
   facts.set_rejected_rows(snapshot->rejected_rows);
   facts.set_dropped_rows(snapshot->dropped_rows);
+  facts.set_dropped_labels(snapshot->dropped_labels);
   if (snapshot->label_arrivals.has_value()) {
     DescribeLabelArrivals(model, *snapshot->label_arrivals, *facts.mutable_label_arrivals());
   }

@@ -50,6 +50,10 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
   const std::array<std::int64_t, 2> header{AreLogits(observations) ? 1 : 0,
                                            observations.dropped_rows()};
   hash.Add(header.data(), header.size());
+  if (observations.dropped_labels() > 0) {
+    const std::int64_t labels = observations.dropped_labels();
+    hash.Add(&labels, 1);
+  }
   if (observations.has_positive_class() || observations.skip_invalid_rows()) {
     const std::array<std::int64_t, 3> options{observations.has_positive_class() ? 1 : 0,
                                               observations.positive_class(),

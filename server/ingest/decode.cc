@@ -563,10 +563,14 @@ std::vector<std::uint32_t> SkipInvalidRows(const v1::Observations& observations,
   return valid;
 }
 
+Dropped DroppedOf(const v1::Observations& observations) {
+  return {.rows = observations.dropped_rows(), .labels = observations.dropped_labels()};
+}
+
 // A valid batch without rows, which need not have the kind of the model either.
-bool StatesOnlyDroppedRows(const v1::Observations& observations) {
+bool StatesOnlyDropped(const v1::Observations& observations) {
   return observations.prediction_ids().empty() && TruthCount(observations) == 0 &&
-         observations.dropped_rows() > 0 && CheckRules(observations).ok() &&
+         DroppedOf(observations).any() && CheckRules(observations).ok() &&
          Values(observations).empty() && BaselineValues(observations).empty();
 }
 
@@ -587,7 +591,7 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
   values.baseline_values = BaselineValues(observations);
   LogRow row;
   row.content_hash = HashContent(observations, values.values, values.baseline_values);
-  const bool only_dropped = StatesOnlyDroppedRows(observations);
+  const bool only_dropped = StatesOnlyDropped(observations);
   absl::Status status =
       only_dropped ? absl::OkStatus() : CheckBatch(observations, declaration, values);
   std::vector<PredictionId> ids;
@@ -619,17 +623,16 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
     row.kind = RejectedRow{.rows = RowCount(observations, declaration.row_shape()),
                            .reason = std::move(status)};
   } else if (values.values.empty()) {
-    row.kind = RejectedRow{
-        .rows = 0, .dropped_rows = observations.dropped_rows(), .reason = absl::OkStatus()};
+    row.kind =
+        RejectedRow{.rows = 0, .dropped = DroppedOf(observations), .reason = absl::OkStatus()};
   } else if (!ids.empty()) {
     auto& predictions = row.kind.emplace<PredictionsRow>();
-    predictions.dropped_rows = observations.dropped_rows();
+    predictions.dropped = DroppedOf(observations);
     predictions.ids = std::move(ids);
     predictions.predicted_classes = CountedClasses(values, declaration.counted_classes());
     predictions.values = std::move(values);
   } else {
-    row.kind =
-        ObservationsRow{.values = std::move(values), .dropped_rows = observations.dropped_rows()};
+    row.kind = ObservationsRow{.values = std::move(values), .dropped = DroppedOf(observations)};
   }
   return row;
 }

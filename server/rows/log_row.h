@@ -87,6 +87,15 @@ void KeepRows(std::span<const std::uint32_t> indices, RowValues& values);
 [[nodiscard]] std::vector<std::int32_t> CountedClasses(const RowValues& values,
                                                        std::size_t class_count);
 
+// What a producer dropped before sending a batch.
+struct Dropped {
+  std::int64_t rows = 0;
+  // Labels by id.
+  std::int64_t labels = 0;
+
+  [[nodiscard]] bool any() const noexcept { return rows > 0 || labels > 0; }
+};
+
 // A producer was opened, without a batch.
 struct OpenedRow {};
 
@@ -101,7 +110,7 @@ struct RejectedRow {
   // The batch contains labels by id, which are not rejected rows of the model.
   bool labels = false;
   // As in ObservationsRow, if the batch is valid but has no valid row, or no row at all.
-  std::int64_t dropped_rows = 0;
+  Dropped dropped{};
   // OK if all rows were skipped.
   // Names the first invalid rows. A row that is read from the log does not contain the reason.
   absl::Status reason = absl::InvalidArgumentError("was rejected");
@@ -110,14 +119,13 @@ struct RejectedRow {
 // Labelled predictions that are counted at once.
 struct ObservationsRow {
   RowValues values;
-  // Number of rows that the producer dropped before sending.
-  std::int64_t dropped_rows = 0;
+  Dropped dropped{};
 };
 
 // Pending predictions with ids.
 struct PredictionsRow {
   RowValues values;
-  std::int64_t dropped_rows = 0;
+  Dropped dropped{};
   // n ids, and the predicted classes.
   std::vector<PredictionId> ids;
   std::vector<std::int32_t> predicted_classes;

@@ -171,6 +171,19 @@ void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string&
   }
 }
 
+template <typename Message>
+void Put(const Dropped& dropped, Message& out) {
+  out.set_dropped_rows(dropped.rows);
+  out.set_dropped_labels(dropped.labels);
+}
+
+// Returns whether the counts may be. Producers may report any number.
+template <typename Message>
+bool ReadDropped(const Message& stored, Dropped& out) {
+  out = {.rows = stored.dropped_rows(), .labels = stored.dropped_labels()};
+  return out.rows >= 0 && out.labels >= 0;
+}
+
 struct KindWriter {
   store::v1::LogRow& out;
 
@@ -178,14 +191,14 @@ struct KindWriter {
   void operator()(const EndedRow& /*row*/) const { out.mutable_ended(); }
   void operator()(const RejectedRow& row) const {
     out.mutable_rejected()->set_rows(row.labels ? 0 : row.rows);
-    out.mutable_rejected()->set_dropped_rows(row.dropped_rows);
+    Put(row.dropped, *out.mutable_rejected());
   }
   void operator()(const ObservationsRow& row) const {
-    out.mutable_observations()->set_dropped_rows(row.dropped_rows);
+    Put(row.dropped, *out.mutable_observations());
   }
   void operator()(const PredictionsRow& row) const {
     store::v1::Predictions& predictions = *out.mutable_predictions();
-    predictions.set_dropped_rows(row.dropped_rows);
+    Put(row.dropped, predictions);
     predictions.set_prediction_ids(EncodeIds(row.ids));
     predictions.set_duplicate_predictions(row.duplicates);
   }
@@ -320,16 +333,14 @@ struct RowReader {
   }
 
   bool Read(ObservationsRow& row) const {
-    row.dropped_rows = stored.observations().dropped_rows();
-    // Producers may report any number.
-    return row.dropped_rows >= 0 && labelled() > 0 && ReadValues(labelled(), row.values);
+    return ReadDropped(stored.observations(), row.dropped) && labelled() > 0 &&
+           ReadValues(labelled(), row.values);
   }
   bool Read(PredictionsRow& row) const {
     const store::v1::Predictions& predictions = stored.predictions();
-    row.dropped_rows = predictions.dropped_rows();
     row.ids = DecodeIds(predictions.prediction_ids());
     row.duplicates = predictions.duplicate_predictions();
-    if (row.dropped_rows < 0 || !AreCounts({row.duplicates}) ||
+    if (!ReadDropped(predictions, row.dropped) || !AreCounts({row.duplicates}) ||
         !ReadValues(row.ids.size(), row.values)) {
       return false;
     }
@@ -371,8 +382,8 @@ struct RowReader {
   }
   bool Read(RejectedRow& row) const {
     row.rows = stored.rejected().rows();
-    row.dropped_rows = stored.rejected().dropped_rows();
-    return AreCounts({row.rows}) && row.dropped_rows >= 0 && !stored.has_values();
+    return AreCounts({row.rows}) && ReadDropped(stored.rejected(), row.dropped) &&
+           !stored.has_values();
   }
   bool Read(AcknowledgedRow& row) const {
     row.alarm_id = stored.acknowledged().alarm_id();

@@ -35,6 +35,7 @@ struct ModelCounts {
   std::int64_t rejected_batches = 0;
   std::int64_t rejected_rows = 0;
   std::int64_t dropped_rows = 0;
+  std::int64_t dropped_labels = 0;
   // Time of the newest accepted batch with predictions.
   std::optional<Time> last_observation_time;
 };

@@ -45,6 +45,7 @@ void CountFields(StateFields& fields, ModelCounts& counts) {
   fields(Stored::kRejectedBatchesFieldNumber, counts.rejected_batches);
   fields(Stored::kRejectedRowsFieldNumber, counts.rejected_rows);
   fields(Stored::kDroppedRowsFieldNumber, counts.dropped_rows);
+  fields(Stored::kDroppedLabelsFieldNumber, counts.dropped_labels);
   fields(Stored::kLastObservationTimeUsFieldNumber, counts.last_observation_time);
 }
 

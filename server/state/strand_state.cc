@@ -133,7 +133,7 @@ void StrandState::CountTogether(std::span<const AppendedRow> rows) {
     all.truths.Append(row.truths);
     ends.push_back({.end = all.view().size(), .time = one.time});
     kind_->Compare(row);
-    CountAccepted(one.row->As<ObservationsRow>()->dropped_rows, one.time);
+    CountAccepted(one.row->As<ObservationsRow>()->dropped, one.time);
   }
   ends.pop_back();
   Decide(Observe(all.view(), rows.front().row->counted()->single_precision, ends),
@@ -151,9 +151,9 @@ void StrandState::Refill(const LogRow& row, std::int64_t log_id) {
 }
 
 void StrandState::ApplyRow(const RejectedRow& row, ModelSnapshot::Time /*time*/) noexcept {
-  AddSaturating(state_.dropped_rows, row.dropped_rows);
-  // Otherwise the batch has only dropped rows, or skipped ones.
-  if (row.rows > 0 || row.dropped_rows == 0) ++state_.rejected_batches;
+  CountDropped(row.dropped);
+  // Otherwise the batch has only dropped rows and labels, or skipped rows.
+  if (row.rows > 0 || !row.dropped.any()) ++state_.rejected_batches;
   if (!row.labels) CountRejected(row.rows);
 }
 
@@ -164,7 +164,7 @@ void StrandState::CountRejected(std::int64_t rows) noexcept {
 
 void StrandState::ApplyRow(const ObservationsRow& row, ModelSnapshot::Time time) {
   Count(row.values, time);
-  CountAccepted(row.dropped_rows, time);
+  CountAccepted(row.dropped, time);
 }
 
 void StrandState::ApplyRow(const PredictionsRow& row, ModelSnapshot::Time time) noexcept {
@@ -180,7 +180,7 @@ void StrandState::ApplyRow(const PredictionsRow& row, ModelSnapshot::Time time) 
     pending.labelled += labelled ? 1 : 0;
   }
   class_arrivals_changed_ = true;
-  CountAccepted(row.dropped_rows, time);
+  CountAccepted(row.dropped, time);
 }
 
 void StrandState::ApplyRow(const LabelsRow& row, ModelSnapshot::Time /*time*/) noexcept {
@@ -246,9 +246,14 @@ void StrandState::SetDeclaration(ModelDeclaration declaration,
                                                &updated_);
 }
 
-void StrandState::CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept {
+void StrandState::CountDropped(const Dropped& dropped) noexcept {
+  AddSaturating(state_.dropped_rows, dropped.rows);
+  AddSaturating(state_.dropped_labels, dropped.labels);
+}
+
+void StrandState::CountAccepted(const Dropped& dropped, ModelSnapshot::Time time) noexcept {
   ++state_.accepted_batches;
-  AddSaturating(state_.dropped_rows, dropped_rows);
+  CountDropped(dropped);
   state_.last_observation_time = time;
 }
 

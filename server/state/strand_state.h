@@ -119,7 +119,8 @@ class StrandState {
   void ApplyRow(const UpdatedRow& row, ModelSnapshot::Time time);
   // Sets the declaration that results from all updates, whose fields updated_ names.
   void SetDeclaration(ModelDeclaration declaration, const google::protobuf::FieldMask& updated);
-  void CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept;
+  void CountAccepted(const Dropped& dropped, ModelSnapshot::Time time) noexcept;
+  void CountDropped(const Dropped& dropped) noexcept;
   [[nodiscard]] ClassArrivals& ArrivalsOf(std::int32_t predicted_class) noexcept;
 
   // Runs part(0) .. part(count - 1), which begin in this order: one after another, or on at most

@@ -67,9 +67,6 @@ struct ErrorReading {
   // True if the error exceeded the limit, no one has acknowledged it, and it is shown to be within
   // error_limit again.
   bool recovered = false;
-  // While an active alarm that had recovered is over the limit again: the first observation within
-  // the model of those that are, see calibd::OverAgainSince.
-  std::optional<std::int64_t> over_again_since;
 };
 
 struct ErrorSnapshot;
@@ -84,6 +81,9 @@ class MeasuredError {
 
   // error: the snapshot that has these sums.
   [[nodiscard]] virtual ErrorReading Read(const ErrorSnapshot& error) const = 0;
+  // See ErrorSnapshot::OverAgainSince. error: of an active alarm that has not recovered.
+  [[nodiscard]] virtual std::optional<std::int64_t> OverAgainSince(
+      const ErrorSnapshot& error) const = 0;
   // Number of rows since the start.
   [[nodiscard]] virtual std::int64_t count_since_start() const noexcept = 0;
   // The events of the two series, as metrics name them, such as "top_label" and "class_1". The
@@ -172,6 +172,16 @@ struct ErrorSnapshot {
     return memo->reading;
   }
 
+  // While an active alarm that had recovered is over the limit again: the first observation within
+  // the model of those that are, see calibd::OverAgainSince. The first call computes it, from some
+  // hundred intervals: only an answer that shows it needs it.
+  [[nodiscard]] std::optional<std::int64_t> OverAgainSince() const {
+    if (!over || Read().recovered) return std::nullopt;
+    std::call_once(memo->over_again_once,
+                   [this] { memo->over_again_since = measured->OverAgainSince(*this); });
+    return memo->over_again_since;
+  }
+
   // The number of further rows after which an undecided error of a model is expected to be decided.
   // The first call computes it, in some milliseconds: only an answer about one model needs it.
   [[nodiscard]] std::optional<RowsUntilDecided> Foresee() const {
@@ -189,10 +199,12 @@ struct ErrorSnapshot {
     return memo->changes;
   }
 
-  // What Read, Foresee and Changes returned.
+  // What Read, OverAgainSince, Foresee and Changes returned.
   struct Memo {
     std::once_flag once;
     ErrorReading reading;
+    std::once_flag over_again_once;
+    std::optional<std::int64_t> over_again_since;
     std::once_flag foreseen_once;
     std::optional<RowsUntilDecided> foreseen;
     std::once_flag changes_once;

@@ -102,10 +102,13 @@ bool StateFields::Check(const FieldDescriptor& field, double value) {
   return ok();
 }
 
+bool StateFields::IsReported(const FieldDescriptor& field) noexcept {
+  return field.name() == "dropped_rows" || field.name() == "dropped_labels";
+}
+
 bool StateFields::Check(const FieldDescriptor& field, std::int64_t value) {
-  // Clients report dropped_rows.
   const std::int64_t greatest =
-      field.name() == "dropped_rows" ? std::numeric_limits<std::int64_t>::max() : kGreatestInteger;
+      IsReported(field) ? std::numeric_limits<std::int64_t>::max() : kGreatestInteger;
   Require(value >= 0 && value <= greatest, [&] { return Impossible(field, absl::StrCat(value)); });
   return ok();
 }

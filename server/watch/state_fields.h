@@ -46,6 +46,8 @@ class StateFields {
   // The largest integer that a double represents exactly; in microseconds since 1970, the year
   // 2255.
   static constexpr std::int64_t kGreatestInteger = std::int64_t{1} << 53;
+  // True for a count that clients report, such as dropped_rows. It may be any number >= 0.
+  [[nodiscard]] static bool IsReported(const google::protobuf::FieldDescriptor& field) noexcept;
 
   // Saves to `out`, which must outlive this object.
   explicit StateFields(google::protobuf::Message& out);

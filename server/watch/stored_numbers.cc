@@ -30,7 +30,7 @@ absl::Status Check(const FieldDescriptor& field, double value) {
 }
 
 absl::Status Check(const FieldDescriptor& field, std::int64_t value) {
-  const std::int64_t greatest = field.name() == "dropped_rows"
+  const std::int64_t greatest = StateFields::IsReported(field)
                                     ? std::numeric_limits<std::int64_t>::max()
                                     : StateFields::kGreatestInteger;
   return value >= 0 && value <= greatest ? absl::OkStatus()

@@ -13,8 +13,8 @@ namespace calibd::server {
 
 // Checks all numbers in a message from the store, also those that no list of fields restores, such
 // as the time of a snapshot and the updates of a declaration: reals are finite, and signed integers
-// are in [0, StateFields::kGreatestInteger], except that `dropped_rows`, which clients report, only
-// has to be >= 0. Errors: InvalidArgument naming the field and its value.
+// are in [0, StateFields::kGreatestInteger], except that the counts that clients report only have
+// to be >= 0; see StateFields::IsReported. Errors: InvalidArgument naming the field and its value.
 [[nodiscard]] absl::Status CheckStoredNumbers(const google::protobuf::Message& message);
 
 // The fields of states that several kinds have, as StateFields visits them.

@@ -527,7 +527,9 @@ def check_data(_, a):
                              ("duplicates", "duplicatePredictions")):
             require(f"{arrivals[field]} {words}" in text, f"{field}: {text}")
     since = facts.get("error", {}).get("sinceAcknowledgement")
-    same("dropped rows", "dropped by producers" in text, facts["droppedRows"] != "0")
+    same("dropped rows", bool(re.search(r"\d dropped by producers", text)), facts["droppedRows"] != "0")
+    dropped = re.search(r"(\d+) labels? dropped by producers", text)
+    same("dropped labels", dropped[1] if dropped else "0", facts["droppedLabels"])
     require(facts["droppedRows"] == "0" or f" {facts['droppedRows']} dropped by producers" in text, text)
     match = re.search(r"the error is measured from row (\d+) on", text)
     same("row of the acknowledgement or update", match and match[1], since and since["firstObservation"])

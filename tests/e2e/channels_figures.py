@@ -28,7 +28,7 @@ def check_verbose(_, a):
     facts = a.facts
     if facts.get("alarms"):
         require(a.alarms in a.verbose, "the alarms of `show --verbose` are not those of `alarms`")
-    match = re.search(r"(\d+) observations accepted, (\d+) rows rejected, (\d+) dropped", a.verbose)
+    match = re.search(r"(\d+) observations? accepted, (\d+) rows? rejected, (\d+) dropped", a.verbose)
     if match:
         same("counts", match.groups(),
              (facts["observations"], facts["rejectedRows"], facts["droppedRows"]))
@@ -161,7 +161,8 @@ def check_metrics(_, a):
     """The metrics that no other check compares."""
     facts, metrics = a.facts, a.metrics
     for metric, value in (("rejected_rows_total", facts["rejectedRows"]),
-                          ("dropped_rows_total", facts["droppedRows"])):
+                          ("dropped_rows_total", facts["droppedRows"]),
+                          ("dropped_labels_total", facts["droppedLabels"])):
         same(metric, metrics[f"calibd_{metric}", ""], float(value))
     for kind in ("EVIDENCE", "DRIFT", "OVER_LIMIT"):
         raised = min((seconds(alarm["raiseTime"]) for alarm in a.active(kind)), default=None)

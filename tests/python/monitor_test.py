@@ -37,6 +37,7 @@ def expect_counted(client, monitor, model):
     answer = client.calibration(model)
     assert answer.observations == counts.accepted_rows == counts.rows - counts.dropped_rows
     assert answer.dropped_rows == counts.dropped_rows
+    assert answer.dropped_labels == counts.dropped_labels
 
 
 def test_rows_of_a_time_without_a_server_are_counted_when_it_comes(own_server):
@@ -263,6 +264,7 @@ def test_rows_of_different_forms_are_counted_and_invalid_ones_dropped(client, se
     assert counts.rejected_rows == counts.overflowed == 0
     answer = client.calibration("forms")
     assert (answer.dropped_rows, answer.label_arrivals.pending_labelled) == (8, 7)
+    assert answer.dropped_labels == 1 and "1 label dropped by producers" in answer.reading.data.text
     assert monitor.dropped[0].path == "rows[7].probabilities"
     assert "sums to 1.1" in monitor.dropped[0].description
     assert "models/forms: dropped " in caplog.text
@@ -507,4 +509,5 @@ def test_a_call_that_is_larger_than_the_buffer_is_dropped_with_the_limit(client,
     assert (counts.rows, counts.accepted_rows, counts.dropped_rows) == (1100, 100, 1000)
     assert (counts.labels, counts.dropped_labels) == (1000, 1000)
     assert "rows are 1000 in one call, of about 32300 bytes, expected at most max_buffer" in caplog.text
-    assert client.calibration(model).dropped_rows == 1000
+    answer = client.calibration(model)
+    assert (answer.dropped_rows, answer.dropped_labels) == (1000, 1000)

@@ -212,6 +212,10 @@ def test_labels_equal_those_of_calibctl(tmp_path):
     local = calibd.evaluate_labels(p, y, label_names=["rain", "fog"])
     assert local.to_dict() == printed
     assert local.over_limit and local.message.over_limit == ["fog"]
+    command = [os.environ["CALIBCTL_BINARY"], "evaluate-labels", tmp_path / "l.csv"]
+    text = subprocess.run(command, check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout
+    table = str(local).split("\n\n")[1]
+    assert table.startswith("label  truths") and f"\n\n{table}\n" in text
     with pytest.raises(calibd.InvalidArgument, match=r"y\[0, 1\] is [34], expected 1, 0"):
         calibd.evaluate_labels(p, np.where(np.isnan(y), 0, y) + [0, 3], label_names=["rain", "fog"])
 
@@ -397,7 +401,7 @@ def test_the_worst_error_decides_the_status():
     found = calibd.evaluate(score, y, error_limit=0.05, replicates=0)
     assert found.status == "OVER_LIMIT"
     assert found.error.upper < 0.05 < found.worst_error.lower
-    assert found.worst_error == found.class_1_error.message
+    assert found.worst_error == found.class_1_error.message and found.class_1_decides
     many = calibd.evaluate(*over_confident(2000), replicates=0)
     assert many.worst_error == many.error.message
     within = calibd.evaluate(*calibrated(60000, 2), error_limit=0.05, replicates=0)

@@ -45,6 +45,46 @@ def stand_in(answer, declarations=({"classes": {"count": 3}},)):
         server.stop(None)
 
 
+class Forwarder(grpc.GenericRpcHandler):
+    """Forwards calls to a server, and loses the answer of the first `losses` calls of Observe."""
+
+    def __init__(self, target, losses):
+        self._channel = grpc.insecure_channel(target)
+        self.losses = losses
+
+    def service(self, details):
+        def call(request, context):
+            answer = self._channel.unary_unary(details.method)(request, timeout=60)
+            if details.method.endswith("/Observe") and self.losses:
+                self.losses -= 1
+                context.abort(grpc.StatusCode.UNAVAILABLE, "the answer is lost")
+            return answer
+        return grpc.unary_unary_rpc_method_handler(call)
+
+
+def test_an_observation_whose_answer_was_lost_is_accepted_once(client, server, model):
+    client.create_model("lost-answers", 3, label_grace="1h")
+    forwarder = Forwarder(server.grpc, 1)
+    stand_in_server = grpc.server(futures.ThreadPoolExecutor(2))
+    stand_in_server.add_generic_rpc_handlers((forwarder,))
+    port = stand_in_server.add_insecure_port("127.0.0.1:0")
+    stand_in_server.start()
+    try:
+        with calibd.Client(f"127.0.0.1:{port}") as lossy:
+            answer = lossy.observe(model, [0.2, 0.3, 0.5], 2)
+            assert (answer.accepted_rows, answer.duplicate_rows, forwarder.losses) == (1, 0, 0)
+            # With a request_id or an id, an earlier call may be the cause.
+            forwarder.losses = 1
+            answer = lossy.observe(model, [0.2, 0.3, 0.5], 2, request_id="request-1")
+            assert (answer.accepted_rows, answer.duplicate_rows) == (0, 1)
+            forwarder.losses = 1
+            answer = lossy.observe("lost-answers", [0.2, 0.3, 0.5], id="a")
+            assert (answer.accepted_rows, answer.duplicate_rows) == (0, 1)
+    finally:
+        stand_in_server.stop(None)
+    assert client.calibration(model).observations == 2
+
+
 def test_a_call_waits_for_the_server_as_long_as_its_timeout(own_server):
     with calibd.Client(own_server.grpc, timeout=60) as client:
         client.create_model("awaited", 3)

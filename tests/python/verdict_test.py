@@ -2,8 +2,10 @@
 import copy
 import datetime
 import json
+import os
 import pickle
 import re
+import subprocess
 import sys
 import types
 
@@ -82,6 +84,60 @@ def test_now_begins_after_an_acknowledgement(client):
     assert raised.value.reason == "INSUFFICIENT_DATA"
     client.observe("accepted", predictions[0], 0)
     assert client.calibration("accepted").now.first_observation == 301
+
+
+def shown(server, name):
+    """What `calibctl show` prints."""
+    return subprocess.run([os.environ["CALIBCTL_BINARY"], "show", name, "--server", server.grpc],
+                          check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout
+
+
+def without_age(text):
+    """The text without the age of the newest row, which grows between two answers."""
+    def unwrapped(line):
+        words = " ".join(line[0].split())
+        return re.sub(r"the newest row came (just now|[0-9]+[smhd] ago)", "AGE", words) + "\n"
+    return re.sub(r"^data .*\n(?: .*\n)*", unwrapped, text, flags=re.M)
+
+
+def rows_of_kind(kind):
+    """The declaration of a model of this kind, and what its stream is sent."""
+    random = np.random.default_rng(6)
+    p, y = calibrated(3000, 2 if kind == "binary" else 3, seed=6)
+    powers = p**2 / (p**2).sum(axis=1, keepdims=True)
+    if kind == "numbers":
+        forecasts = np.column_stack([np.zeros(3000), np.ones(3000)])
+        return {"forecast": "normal"}, (forecasts, 2 * random.normal(size=3000)), {}
+    if kind == "labels":
+        # More of them than a short answer shows, and letters of several bytes.
+        names = ["Küche", "Bad und WC", *(f"label {i}" for i in range(24))]
+        stated = random.random((3000, len(names)))
+        held = random.random((3000, len(names))) < stated ** np.linspace(1, 2, len(names))
+        return {"labels": names}, (stated, held.astype(int)), {}
+    declared = {"classes": 2 if kind == "binary" else 3, "bandwidth": BANDWIDTH}
+    if kind == "groups":
+        groups = random.choice(["north", "östlich der Straße", "south"], 3000)
+        return {**declared, "group_tag": "region"}, (powers, y), {"groups": groups}
+    return declared, (powers, y), {}
+
+
+@pytest.mark.parametrize("kind", ["classes", "binary", "numbers", "labels", "groups"])
+def test_an_answer_is_printed_as_calibctl_shows_it(client, server, kind):
+    declared, rows, more = rows_of_kind(kind)
+    name = f"printed-{kind}"
+    client.create_model(name, **declared)
+    empty = f"{client.calibration(name)}\n"
+    assert without_age(empty) == without_age(shown(server, name))
+    with client.stream(name) as stream:
+        stream.send(*rows, **more)
+    answer = client.calibration(name)
+    assert answer.over_limit
+    printed = f"{answer}\n"
+    assert without_age(printed) == without_age(shown(server, name)) != without_age(empty)
+    if kind == "labels":
+        assert "\nlabel " in printed and printed.endswith("\n... 6 more\n")
+        assert "<th>label</th>" in answer._repr_html_() and "Küche" in answer._repr_html_()
+        assert answer.to_dict()["labels"]["table"]["rows"][0]["cells"][-1] == "over the limit, rejected"
 
 
 @pytest.mark.parametrize("use", [lambda a: a.status, lambda a: a.over_limit, lambda a: a.now,

@@ -3,13 +3,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/multilabel.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/label_report.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/label_table.h"
 #include "client/cli/files/report_file.h"
-#include "client/cli/reports/label_report.h"
+#include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/report.h"
 #include "client/offline/labels.h"
 
@@ -50,11 +51,12 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
     if (decision.has_value()) json["gate"] = ToJson(decision->gate);
     PrintJson(json);
   } else {
-    Print(absl::StrCat("verdict   ", verdict.Text(), "\n", calibration.rows(), " rows, ",
-                       calibration.truths(), " known truths of ", calibration.labels_size(),
-                       " labels\n", convert::MultilabelText(calibration), "\n",
-                       DescribeLabels(calibration),
-                       "All intervals hold together with 95 %, for one look at these rows.\n"));
+    Print(absl::StrCat(
+        "verdict   ", verdict.Text(), "\n", convert::CountText(calibration.rows(), "row"), ", ",
+        convert::CountText(calibration.truths(), "known truth"), " of ",
+        convert::CountText(calibration.labels_size(), "label"), "\n",
+        convert::MultilabelText(calibration), "\n", DescribeTable(calibration.table(), true),
+        "All intervals hold together with 95 %, for one look at these rows.\n"));
     Print(Describe(table.changes));
     if (decision.has_value()) Print("\n" + decision->sentence);
   }

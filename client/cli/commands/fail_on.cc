@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "calibd/convert/reading.h"
+#include "calibd/convert/text.h"
 
 namespace calibd::cli {
 namespace {
@@ -85,8 +86,7 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::Calibr
 std::string DescribeInsufficientData(const std::string& model, const VerdictGate& gate,
                                      const v1::CalibrationError& error, const v1::Watch& watch,
                                      std::int64_t observations) {
-  std::string text =
-      absl::StrCat(model, " has ", observations, " labelled ", observations == 1 ? "row" : "rows");
+  std::string text = absl::StrCat(model, " has ", convert::CountText(observations, "labelled row"));
   if (watch.has_evidence() && watch.observations() < observations) {
     absl::StrAppend(&text, ", ", watch.observations(), " since the evidence began anew");
   }

@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "calibd/convert/loss.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/calibration_loss.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/outcome_kernel_option.h"
@@ -279,8 +280,8 @@ std::string DescribeFields(const google::protobuf::Message& message) {
 
 std::string Describe(const ForecastBatch& batch, const LossOptions& options,
                      const v1::CalibrationLoss& loss) {
-  std::string text = absl::StrFormat("loss %.6g over %d %s\n", loss.value(), batch.size(),
-                                     batch.size() == 1 ? "row" : "rows");
+  std::string text =
+      absl::StrFormat("loss %.6g over %s\n", loss.value(), convert::CountText(batch.size(), "row"));
   if (loss.has_negative_log_likelihood()) {
     absl::StrAppendFormat(&text, "  negative log likelihood %.6g\n",
                           loss.negative_log_likelihood());

@@ -11,7 +11,6 @@
 #include "client/cli/commands/terminal.h"
 #include "client/cli/reports/bins_report.h"
 #include "client/cli/reports/color.h"
-#include "client/cli/reports/label_report.h"
 #include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/report.h"
 #include "client/cli/reports/verdict_report.h"
@@ -30,10 +29,7 @@ std::string Text(const v1::GetCalibrationResponse& response, const ShowOptions& 
   const std::size_t columns = StandardOutputSize().value_or(TerminalSize{kReadingWidth}).columns;
   std::string text = DescribeShow(response, std::min(columns, kReadingWidth));
   if (response.has_labels()) {
-    constexpr std::size_t kMostLabels = 20;
-    absl::StrAppend(&text, "\n",
-                    options.verbose ? DescribeLabels(response.labels())
-                                    : DescribeLabels(response.labels(), kMostLabels));
+    absl::StrAppend(&text, "\n", DescribeTable(response.labels().table(), options.verbose));
   }
   if (options.verbose) {
     // A model without rows has no numbers yet.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/status_macros.h"
 #include "client/cli/files/csv_reader.h"
 #include "client/cli/files/file_format.h"
@@ -55,9 +56,9 @@ absl::StatusOr<std::vector<v1::Action>> ReadActions(const std::string& path,
     const bool first = !column_count.has_value();
     if (first) column_count = row.cells.size();
     if (row.cells.size() != *column_count) {
-      return CellError(
-          file.name, row.line, std::min(row.cells.size(), *column_count),
-          absl::StrCat("the line has ", row.cells.size(), " columns, expected ", *column_count));
+      return CellError(file.name, row.line, std::min(row.cells.size(), *column_count),
+                       absl::StrCat("the line has ", convert::CountText(row.cells.size(), "column"),
+                                    ", expected ", *column_count));
     }
     if (first && std::ranges::none_of(
                      row.cells, [&](std::string_view cell) { return ParseDouble(cell, loss); })) {

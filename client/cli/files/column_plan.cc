@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/status_macros.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/files/column_names.h"
@@ -439,7 +440,7 @@ absl::StatusOr<ColumnPlan> PlanClasses(const ColumnOptions& options,
   }
   if (classes < 2) {
     return FileError(
-        source, absl::StrCat("has ", classes, classes == 1 ? " column" : " columns",
+        source, absl::StrCat("has ", convert::CountText(classes, "column"),
                              " of probabilities, expected one for each of 2 classes or "
                              "more; if the column is the probability of one of two classes, name "
                              "this class with --positive-class; if the columns are not separated "

@@ -1,6 +1,9 @@
 #include "client/cli/files/file_changes.h"
 
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/text.h"
 
 namespace calibd::cli {
 
@@ -25,11 +28,15 @@ FileRows ToProto(const FileChanges& changes) {
 std::string Describe(const FileChanges& changes) {
   std::string text;
   if (changes.dropped_rows.value_or(0) > 0) {
-    absl::StrAppend(&text, "\n", *changes.dropped_rows, " invalid rows were left out\n");
+    const auto dropped = static_cast<std::int64_t>(*changes.dropped_rows);
+    absl::StrAppend(&text, "\n", convert::CountText(dropped, "invalid row"),
+                    dropped == 1 ? " was" : " were", " left out\n");
   }
   if (changes.renormalisation.has_value()) {
-    absl::StrAppend(&text, "\n", changes.renormalisation->rows,
-                    " rows were divided by their sums, which differed from 1 by at most ",
+    const std::int64_t rows = changes.renormalisation->rows;
+    absl::StrAppend(&text, "\n", convert::CountText(rows, "row"),
+                    rows == 1 ? " was divided by its sum" : " were divided by their sums",
+                    ", which differed from 1 by at most ",
                     changes.renormalisation->largest_correction, "\n");
   }
   if (changes.rounded_probabilities > 0) {

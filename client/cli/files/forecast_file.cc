@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "client/cli/files/column_names.h"
@@ -83,7 +84,8 @@ absl::StatusOr<ColumnPlan> Plan(const InputOptions& options, const v1::Forecast&
   if (plan.values.size() == width || (width == 0 && !plan.values.empty())) return plan;
   return FileError(
       source,
-      absl::StrCat("has ", plan.values.size(), " columns of forecasts, expected ", width,
+      absl::StrCat("has ", convert::CountText(plan.values.size(), "column"),
+                   " of forecasts, expected ", width,
                    " and the outcome: --label-column states it, --drop-column leaves out others"));
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/status_macros.h"
 #include "client/cli/files/label_parser.h"
 #include "client/cli/files/prediction_file.h"
@@ -33,11 +34,10 @@ absl::StatusOr<ColumnPlan> Plan(const LabelFileOptions& options, const TruthNoun
   plan.values.clear();
   if (plan.id.has_value() && !plan.truths.empty()) return plan;
   if (head.column_count != 2) {
-    return FileError(
-        source,
-        absl::StrCat("has ", head.column_count, head.column_count == 1 ? " column" : " columns",
-                     ", expected two: an id and ", noun.with_article,
-                     "; otherwise state both with --id-column and --label-column"));
+    return FileError(source,
+                     absl::StrCat("has ", convert::CountText(head.column_count, "column"),
+                                  ", expected two: an id and ", noun.with_article,
+                                  "; otherwise state both with --id-column and --label-column"));
   }
   if (!plan.id.has_value()) plan.id = plan.truths.empty() ? 0 : 1 - plan.truths[0];
   if (plan.truths.empty()) plan.truths = {1 - *plan.id};

@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/probability.h"
 #include "calibd/core/row_sum.h"
 #include "calibd/core/status_macros.h"
@@ -117,9 +118,10 @@ class ClassReader {
     input.class_count = class_count_;
     input.class_names = class_names_;
     if (class_names_.empty() || class_names_.size() == class_count_) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        file_.name, " has ", class_count_, " columns of probabilities, expected one for each of ",
-        class_names_.size(), " classes: ", ListNames(class_names_)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file_.name, " has ", convert::CountText(class_count_, "column"),
+                     " of probabilities, expected one for each of ", class_names_.size(),
+                     " classes: ", ListNames(class_names_)));
   }
 
   // Set after Read.
@@ -386,10 +388,13 @@ absl::StatusOr<Input> ReadObservations(const InputOptions& stated, double row_su
       [&](std::size_t row) { return FindViolations(all.rows(row, 1), row_sum_tolerance).empty(); },
       input);
   if (input.row_count == 0) {
-    return FileError(input.places.path,
-                     absl::StrCat("all ", *input.changes.dropped_rows,
-                                  " rows are invalid; without --drop-invalid, the error says what "
-                                  "is wrong with them"));
+    return FileError(
+        input.places.path,
+        absl::StrCat(*input.changes.dropped_rows == 1
+                         ? "the only row is"
+                         : absl::StrCat("all ", *input.changes.dropped_rows, " rows are"),
+                     " invalid; without --drop-invalid, the error says what is wrong "
+                     "with the first"));
   }
   if (options.labels_needed) {
     input.labels = ClassesOf(input.truths);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "calibd/convert/text.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/files/text_row.h"
 
@@ -32,9 +33,9 @@ absl::Status CheckFeatures(const v1::Model& model, const std::string& file, cons
                                   ": give them with --features FILE"));
   }
   const std::size_t columns = table.features.size() / rows;
-  return FileError(
-      file, absl::StrCat("has ", rows, " rows of ", columns, columns == 1 ? " column" : " columns",
-                         ", expected ", rows, " rows of the features ", names));
+  return FileError(file, absl::StrCat("has ", convert::CountText(rows, "row"), " of ",
+                                      convert::CountText(columns, "column"), ", expected ",
+                                      convert::CountText(rows, "row"), " of the features ", names));
 }
 
 }  // namespace calibd::cli

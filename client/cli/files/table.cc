@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/status_macros.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/time_option.h"
@@ -136,11 +137,11 @@ class TextRows {
   [[nodiscard]] absl::Status ColumnCountError(const TextRow& row) const {
     const std::size_t expected = plan().column_count;
     const bool empty = row.cells.size() == 1 && row.cells[0].empty();
-    return CellError(source(), row.line, std::min(row.cells.size(), expected),
-                     empty ? absl::StrCat("the line is empty, expected ", expected, " columns")
-                           : absl::StrCat("the line has ", row.cells.size(),
-                                          row.cells.size() == 1 ? " column" : " columns",
-                                          ", expected ", expected, kDropHint));
+    return CellError(
+        source(), row.line, std::min(row.cells.size(), expected),
+        empty ? absl::StrCat("the line is empty, expected ", convert::CountText(expected, "column"))
+              : absl::StrCat("the line has ", convert::CountText(row.cells.size(), "column"),
+                             ", expected ", expected, kDropHint));
   }
 
   // The place of a cell of the newest row, and what is wrong with it.
@@ -484,8 +485,9 @@ absl::Status ReadOtherFiles(const InputOptions& options, Table& table) {
   CALIBD_ASSIGN_OR_RETURN(Table read, ReadNumbers(options.features, options.columns));
   if (read.row_count != table.row_count) {
     return FileError(options.features,
-                     absl::StrCat("has ", read.row_count, " rows, expected one for each of the ",
-                                  table.row_count, " predictions"));
+                     absl::StrCat("has ", convert::CountText(read.row_count, "row"),
+                                  ", expected one for each of ",
+                                  convert::CountText(table.row_count, "prediction")));
   }
   table.features = std::move(read.values);
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/text.h"
 #include "client/cli/files/text_row.h"
 
 namespace calibd::cli {
@@ -86,7 +87,7 @@ absl::Status CheckCount(const RowPlaces& places, const char* noun, std::size_t c
                         const Table& table) {
   if (count == table.row_count) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(places.path, " holds ", count, " ", noun, count == 1 ? "" : "s", ", expected ",
+      absl::StrCat(places.path, " holds ", convert::CountText(count, noun), ", expected ",
                    table.row_count, ", one for each prediction",
                    places.csv && count == table.row_count + 1
                        ? "; if the first line of each file holds names, say --header"

@@ -36,9 +36,9 @@ std::vector<std::string> TableRow(const ComparedScore& row) {
 
 std::string DescribeRest(const char* whose, std::int64_t other_ids, std::int64_t without_id) {
   if (other_ids + without_id == 0) return "";
-  return absl::StrCat("Not compared: ", other_ids, " observations of the ", whose,
-                      " whose ids are not in the other window, and ", without_id,
-                      " without an id.\n");
+  return absl::StrCat("Not compared: ", convert::CountText(other_ids, "observation"), " of the ",
+                      whose, other_ids == 1 ? " whose id is" : " whose ids are",
+                      " not in the other window, and ", without_id, " without an id.\n");
 }
 
 std::vector<ComparedScore> ScoresOf(const v1::Comparison& comparison) {
@@ -59,21 +59,23 @@ std::string DescribePairing(const v1::ModelComparison& result) {
   std::string text;
   if (comparison.paired()) {
     text = absl::StrCat(
-        "Paired: ", comparison.observations(),
-        " observations that both models scored, found by their ids.\n",
+        "Paired: ", convert::CountText(comparison.observations(), "observation"),
+        " that both models scored, found by their ids.\n",
         DescribeRest("model", pairing.only_in_model(), pairing.model_without_id()),
         DescribeRest("baseline", pairing.only_in_baseline(), pairing.baseline_without_id()));
   } else {
     const bool have_ids = pairing.only_in_model() + pairing.label_conflicts() > 0 &&
                           pairing.only_in_baseline() + pairing.label_conflicts() > 0;
-    text = absl::StrCat("Unpaired: ", comparison.observations(), " observations of the model and ",
-                        comparison.baseline_observations(), " of the baseline, because ",
+    text = absl::StrCat("Unpaired: ", convert::CountText(comparison.observations(), "observation"),
+                        " of the model and ", comparison.baseline_observations(),
+                        " of the baseline, because ",
                         have_ids ? absl::StrCat("no id has the same ", truth, " in both windows")
                                  : "at least one of the windows has no ids",
                         ". A difference may also come from the observations.\n");
   }
   if (pairing.label_conflicts() > 0) {
-    absl::StrAppend(&text, pairing.label_conflicts(), " ids have different ", truth,
+    absl::StrAppend(&text, convert::CountText(pairing.label_conflicts(), "id"),
+                    pairing.label_conflicts() == 1 ? " has" : " have", " different ", truth,
                     "s in the two windows: check the ", truth, "s.\n");
   }
   return text;

@@ -50,8 +50,8 @@ std::string DescribeSimulation(const v1::CalibrationErrorSimulation& simulation)
   return absl::StrCat("If the model were calibrated, the same procedure would give ",
                       RootText(simulation.replicate_mean()), " on average, and at most ",
                       RootText(simulation.replicate_upper_quantile()), " in 95 % of the cases (",
-                      simulation.replicates(),
-                      " simulations with the same predictions). p = ", PValue(simulation.p_value()),
+                      convert::CountText(simulation.replicates(), "simulation"),
+                      " with the same predictions). p = ", PValue(simulation.p_value()),
                       " (one look): ", which, " the estimate from the data.\n");
 }
 

@@ -104,8 +104,7 @@ std::string DescribeGroups(const v1::Evaluation& evaluation) {
   Rows rows = {{"group", "rows", "says", "right", "off by (points)", "interval (points)",
                 "log10 e-value", ""}};
   for (const v1::EvaluatedGroup* const group : groups) {
-    const bool is_class_1 =
-        group->has_class_1_error() && convert::Exceeds(group->class_1_error(), group->error());
+    const bool is_class_1 = group->class_1_is_worse();
     const v1::ErrorInterval& error = is_class_1 ? group->class_1_error() : group->error();
     rows.push_back(
         {convert::Plain(convert::GroupName(group->name(), false)),

@@ -201,8 +201,8 @@ std::string DescribeCells(const v1::GetCalibrationResponse& response) {
 std::string DescribeForecasts(const std::string& kind, const v1::Evaluation& answer) {
   const v1::ForecastEvaluation& evaluation = answer.forecast();
   const auto count = evaluation.scores().observations();
-  std::string text = absl::StrFormat("%d %s (%s) with outcomes", count,
-                                     count == 1 ? "forecast" : "forecasts", kind);
+  std::string text =
+      absl::StrCat(convert::CountText(count, "forecast"), " (", kind, ") with outcomes");
   if (const std::int64_t first = evaluation.first_observation(); first > 0) {
     absl::StrAppend(&text, ", rows ", first, " to ", first + count - 1);
   }

@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "calibd/convert/text.h"
+#include "client/cli/reports/report.h"
 #include "google/protobuf/descriptor.h"
 
 namespace calibd::cli {
@@ -21,8 +23,9 @@ std::string Wrap(const std::string& title, const std::string& text, std::size_t 
   std::string lines;
   std::string line = absl::StrFormat("%-*s", kIndent, title);
   bool begins = true;
-  for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-    if (!begins && line.size() + 1 + word.size() > width) {
+  const std::vector<std::string> words = absl::StrSplit(text, ' ');
+  for (const std::string& word : words) {
+    if (!begins && convert::CountCharacters(line) + 1 + convert::CountCharacters(word) > width) {
       absl::StrAppend(&lines, std::exchange(line, std::string(kIndent, ' ')), "\n");
       begins = true;
     }
@@ -52,6 +55,18 @@ std::string DescribeReading(const std::string& name, const v1::Reading& reading,
                  is_named ? absl::StrCat(name, ": ", words) : words, width);
   }
   return text;
+}
+
+std::string DescribeTable(const v1::Table& table, bool has_all_rows) {
+  const auto is_shown = [&](int row) { return has_all_rows || row < table.short_rows(); };
+  std::vector<std::vector<std::string>> lines = {{table.columns().begin(), table.columns().end()}};
+  for (int row = 0; row < table.rows_size() && is_shown(row); ++row) {
+    std::vector<std::string>& line = lines.emplace_back();
+    for (const std::string& cell : table.rows(row).cells()) line.push_back(convert::Plain(cell));
+  }
+  const std::size_t left_out = static_cast<std::size_t>(table.rows_size()) - (lines.size() - 1);
+  return absl::StrCat(FormatTable(lines),
+                      left_out > 0 ? absl::StrCat("... ", left_out, " more\n") : "");
 }
 
 std::string DescribeShow(const v1::GetCalibrationResponse& response, std::size_t width) {

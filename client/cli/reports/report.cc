@@ -69,17 +69,18 @@ std::string EstimatorName(const v1::BlockEstimate& estimate) {
 
 std::string DescribeRunningScores(const v1::RunningScores& scores, std::int64_t observations) {
   return absl::StrFormat(
-      "Scores: Brier %.3f, log loss %.3f, ECE %.3f, of %s %d observations; the ECE of a calibrated "
-      "model is above 0 too, and larger with fewer observations.\n",
+      "Scores: Brier %.3f, log loss %.3f, ECE %.3f, of %s %s; the ECE of a calibrated model is "
+      "above 0 too, and larger with fewer observations.\n",
       scores.brier_score(), scores.log_loss(), scores.ece(),
-      scores.observations() == observations ? "all" : "the newest", scores.observations());
+      scores.observations() == observations ? "all" : "the newest",
+      convert::CountText(scores.observations(), "observation"));
 }
 
 std::string DescribeForecastScores(const v1::ForecastScores& scores, std::int64_t observations) {
   std::string text = absl::StrFormat("Scores: CRPS %.3g", scores.crps());
   if (scores.has_log_score()) absl::StrAppendFormat(&text, ", log score %.3g", scores.log_score());
   absl::StrAppend(&text, ", of ", scores.observations() == observations ? "all " : "the newest ",
-                  scores.observations(), " observations");
+                  convert::CountText(scores.observations(), "observation"));
   for (const v1::CentralCoverage& one : scores.central_coverage()) {
     absl::StrAppendFormat(&text, "; the %.3g %% intervals cover %.1f %%", 100 * one.promised(),
                           100 * one.coverage());
@@ -131,13 +132,15 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t k = 0; k < row.size(); ++k) widths[k] = std::max(widths[k], row[k].size());
+    for (std::size_t k = 0; k < row.size(); ++k) {
+      widths[k] = std::max(widths[k], convert::CountCharacters(row[k]));
+    }
   }
   std::string text;
   for (const auto& row : rows) {
     std::string line;
     for (std::size_t k = 0; k < row.size(); ++k) {
-      const std::string padding(widths[k] - row[k].size(), ' ');
+      const std::string padding(widths[k] - convert::CountCharacters(row[k]), ' ');
       absl::StrAppend(&line, k == 0 ? "" : "  ", k == 0 ? row[k] + padding : padding + row[k]);
     }
     absl::StrAppend(&text, line.substr(0, line.find_last_not_of(' ') + 1), "\n");
@@ -167,7 +170,7 @@ std::string DescribeModel(const v1::Model& model) {
       {"bandwidth", of_classes(BandwidthText(classes))},
       {"lenses", of_classes(LensesText(classes))},
       {"block sizes", absl::StrJoin(classes.block_sizes(), ", ")},
-      {"window", absl::StrCat(model.window(), " newest observations")},
+      {"window", convert::CountText(model.window(), "newest observation")},
       {"baseline", classes.baseline()},
       {"features", absl::StrJoin(model.feature_names(), ", ")},
       {"row sum tolerance", of_classes(Number(classes.row_sum_tolerance()))},
@@ -221,7 +224,7 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
     const v1::Classes& classes = model.classes();
     if (!model.has_classes()) {
       rows.push_back({model.name(),
-                      model.has_labels() ? absl::StrCat(model.labels().names_size(), " labels")
+                      model.has_labels() ? convert::CountText(model.labels().names_size(), "label")
                                          : ForecastText(model.forecast()),
                       "-", "-", "-", "-", absl::StrCat(model.window()),
                       MinuteText(model.create_time())});
@@ -243,14 +246,16 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
 std::string DescribeProvenance(const v1::Provenance& provenance) {
   // Forecasts of a number have no classes, and their kernels are in the result.
   if (provenance.class_count() == 0) {
-    return absl::StrFormat("%d observations (numbers %d to %d), form %s\n",
-                           provenance.observations(), provenance.first_observation(),
-                           provenance.last_observation(), provenance.lens());
+    return absl::StrFormat("%s (numbers %d to %d), form %s\n",
+                           convert::CountText(provenance.observations(), "observation"),
+                           provenance.first_observation(), provenance.last_observation(),
+                           provenance.lens());
   }
-  std::string text = absl::StrFormat(
-      "%d observations (numbers %d to %d) of %d classes, lens %s, %s", provenance.observations(),
-      provenance.first_observation(), provenance.last_observation(), provenance.class_count(),
-      provenance.lens(), KernelText(provenance.kernel()));
+  std::string text =
+      absl::StrFormat("%s (numbers %d to %d) of %d classes, lens %s, %s",
+                      convert::CountText(provenance.observations(), "observation"),
+                      provenance.first_observation(), provenance.last_observation(),
+                      provenance.class_count(), provenance.lens(), KernelText(provenance.kernel()));
   if (provenance.has_bandwidth()) {
     absl::StrAppendFormat(&text, ", bandwidth %s (%s)", Number(provenance.bandwidth()),
                           RuleText(provenance.bandwidth_rule()));
@@ -365,8 +370,13 @@ std::string DescribeLabelArrivals(const v1::LabelArrivals& arrivals) {
 
 std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
   std::string text =
-      absl::StrFormat("%d observations accepted, %d rows rejected, %d dropped",
-                      response.observations(), response.rejected_rows(), response.dropped_rows());
+      absl::StrCat(convert::CountText(response.observations(), "observation"), " accepted, ",
+                   convert::CountText(response.rejected_rows(), "row"), " rejected, ",
+                   response.dropped_rows(), " dropped");
+  if (response.dropped_labels() > 0) {
+    absl::StrAppend(&text, ", ", convert::CountText(response.dropped_labels(), "label"),
+                    " dropped");
+  }
   if (response.has_last_observation_time()) {
     absl::StrAppend(&text, ", newest at ", TimeUtil::ToString(response.last_observation_time()));
   }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/status_macros.h"
 
 namespace calibd::cli {
@@ -74,21 +75,24 @@ ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const
   TellRejected();
   const client::StreamCounts counts = stream_->counts();
   if (told_rejections_ > kMaxToldRejections) {
+    const bool are_labels = content_ == StreamContent::kLabels;
+    const std::int64_t rejected = are_labels ? counts.labels.rejected : counts.rejected_rows;
     std::cerr << "calibctl: further rejections are not shown; in all, "
-              << (content_ == StreamContent::kLabels ? counts.labels.rejected
-                                                     : counts.rejected_rows)
-              << (content_ == StreamContent::kLabels ? " labels" : " rows") << " were rejected\n";
+              << convert::CountText(rejected, are_labels ? "label" : "row")
+              << (rejected == 1 ? " was" : " were") << " rejected\n";
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
   if (!sent.ok()) {
     const ExitCode code = Fail(sent);
     if (content_ == StreamContent::kLabels) {
       if (counts.labels.labels == 0) return code;
-      std::cerr << "calibctl: " << counts.labels.accepted
-                << " labels were certainly accepted; run the command again for the others\n";
+      std::cerr << "calibctl: " << convert::CountText(counts.labels.accepted, "label")
+                << (counts.labels.accepted == 1 ? " was" : " were")
+                << " certainly accepted; run the command again for the others\n";
     } else if (counts.rows > 0) {
-      std::cerr << "calibctl: " << counts.accepted_rows
-                << " rows are known to be counted; rows on their way may be too\n";
+      std::cerr << "calibctl: " << convert::CountText(counts.accepted_rows, "row")
+                << (counts.accepted_rows == 1 ? " is" : " are")
+                << " known to be counted; rows on their way may be too\n";
     }
     return code;
   }
@@ -129,8 +133,9 @@ bool ReportedStream::TellUnmatched() const {
   if (labels.labels == 0 || found) return false;
   std::cerr << "calibctl: no label belongs to a prediction of " << convert::ShortName(model_)
             << " that waits for it: " << labels.unknown
-            << " have ids that the server does not know, " << labels.late
-            << " came after the label grace, " << labels.dropped << " are invalid\n";
+            << (labels.unknown == 1 ? " has an id" : " have ids")
+            << " that the server does not know, " << labels.late << " came after the label grace, "
+            << labels.dropped << (labels.dropped == 1 ? " is" : " are") << " invalid\n";
   return true;
 }
 
@@ -177,11 +182,11 @@ std::string ReportedStream::CountsText(double elapsed_seconds) const {
     return absl::StrFormat(" (%.0f %s/s)", static_cast<double>(count) / elapsed_seconds, noun);
   };
   if (content_ != StreamContent::kLabels) {
-    std::string text = absl::StrFormat("%s: %d %s accepted, ", model_, counts.accepted_rows,
-                                       counts.accepted_rows == 1 ? "row" : "rows");
+    std::string text =
+        absl::StrCat(model_, ": ", convert::CountText(counts.accepted_rows, "row"), " accepted, ");
     if (content_ == StreamContent::kRowsWithIds || counts.duplicate_rows > 0) {
-      absl::StrAppendFormat(&text, "%d duplicates%s, ", counts.duplicate_rows,
-                            counts.reconnects > 0 ? " (since the stream was opened again)" : "");
+      absl::StrAppend(&text, convert::CountText(counts.duplicate_rows, "duplicate"),
+                      counts.reconnects > 0 ? " (since the stream was opened again)" : "", ", ");
     }
     return absl::StrCat(text, absl::StrFormat("%d rejected, %d dropped in %.1f s%s\n",
                                               counts.rejected_rows, counts.dropped_rows,
@@ -189,16 +194,16 @@ std::string ReportedStream::CountsText(double elapsed_seconds) const {
   }
   const client::LabelCounts& labels = counts.labels;
   std::string text = absl::StrFormat(
-      "%s: %d labels matched, %d repeated, %d conflicting, %d late, %d unknown, %d waiting, %d "
+      "%s: %s matched, %d repeated, %d conflicting, %d late, %d unknown, %d waiting, %d "
       "rejected, %d dropped in %.1f s%s\n",
-      model_, labels.matched, labels.repeated, labels.conflicting, labels.late, labels.unknown,
-      labels.waiting, labels.rejected, labels.dropped, elapsed_seconds,
+      model_, convert::CountText(labels.matched, "label"), labels.repeated, labels.conflicting,
+      labels.late, labels.unknown, labels.waiting, labels.rejected, labels.dropped, elapsed_seconds,
       rate(labels.accepted, "labels"));
   if (Untold(labels) > 0) {
-    absl::StrAppendFormat(&text,
-                          "%d more were accepted before the connection broke; `calibctl show` "
-                          "includes their outcomes.\n",
-                          Untold(labels));
+    const bool is_one = Untold(labels) == 1;
+    absl::StrAppend(&text, Untold(labels), is_one ? " more was" : " more were",
+                    " accepted before the connection broke; `calibctl show` includes ",
+                    is_one ? "its outcome.\n" : "their outcomes.\n");
   }
   return text;
 }

@@ -196,20 +196,14 @@ std::string DescribeBinDeviations(const v1::Whereabouts& whereabouts) {
 // Whether a group is rejected; for an untested group, the reason.
 std::string RejectedText(const v1::GroupWatch& group) {
   if (group.tested()) return group.rejected() ? "yes" : "no";
-  return absl::StrFormat("not tested: %d of %d observations", group.watch().observations(),
-                         group.watch().min_observations());
+  return absl::StrCat("not tested: ", group.watch().observations(), " of ",
+                      convert::CountText(group.watch().min_observations(), "observation"));
 }
 
 // The rows to which the limit applies.
 const v1::ErrorMeasurement& Current(const v1::GroupWatch& group) {
   const v1::CalibrationError& error = group.error();
   return error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
-}
-
-// Whether the probability of class 1 is off by more than the top label.
-bool IsClass1(const v1::GroupWatch& group) {
-  const v1::ErrorMeasurement& current = Current(group);
-  return current.has_class_1() && convert::Exceeds(current.class_1(), current.top_label());
 }
 
 // What the groups are compared by: over-confidence, of two classes that of the worse event, or how
@@ -220,7 +214,7 @@ std::optional<double> GapOf(const v1::GroupWatch& group) {
   const v1::ErrorMeasurement& current = Current(group);
   if (!group.has_forecast() && current.observations() == 0) return std::nullopt;
   if (!group.has_forecast()) {
-    return IsClass1(group) ? current.class_1().gap() : current.top_label().gap();
+    return current.class_1_is_worse() ? current.class_1().gap() : current.top_label().gap();
   }
   if (group.forecast().central_coverage().empty()) return std::nullopt;
   const v1::CentralCoverage& widest = *group.forecast().central_coverage().rbegin();
@@ -239,13 +233,14 @@ std::string EffectOf(const v1::GroupWatch& group) {
 std::string OffBy(const v1::GroupWatch& group) {
   const v1::ErrorMeasurement& current = Current(group);
   if (current.observations() == 0) return "-";
+  const bool is_class_1 = current.class_1_is_worse();
   const v1::ErrorInterval& error = current.has_coverage() ? current.coverage()
-                                   : IsClass1(group)      ? current.class_1()
+                                   : is_class_1           ? current.class_1()
                                                           : current.top_label();
-  const std::string text = absl::StrCat(convert::IntervalText(error), IsClass1(group) ? " *" : "");
+  const std::string text = absl::StrCat(convert::IntervalText(error), is_class_1 ? " *" : "");
   return current.observations() == group.watch().observations()
              ? text
-             : absl::StrCat(text, " in ", current.observations(), " rows");
+             : absl::StrCat(text, " in ", convert::CountText(current.observations(), "row"));
 }
 
 std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
@@ -305,14 +300,14 @@ std::string KindName(v1::Alarm::Kind kind) {
 
 std::string CountAlarms(int active) {
   return active == 0 ? "no alarm active"
-                     : absl::StrCat(active, active == 1 ? " alarm active" : " alarms active");
+                     : absl::StrCat(convert::CountText(active, "alarm"), " active");
 }
 
 // The headline and the changing values of a model, for a line of `calibctl watch`.
 std::string StateText(const std::string& model, const v1::Reading& reading, const v1::Watch& watch,
                       std::int64_t observations) {
   std::string text = absl::StrCat(ShortName(model), " ", Plain(reading.verdict().text()), ", ",
-                                  observations, observations == 1 ? " row" : " rows");
+                                  convert::CountText(observations, "row"));
   if (!reading.how_bad().brief().empty()) {
     absl::StrAppend(&text, ", ", Plain(reading.how_bad().brief()));
   }

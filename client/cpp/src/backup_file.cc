@@ -4,8 +4,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <new>
 #include <system_error>
 
@@ -43,10 +45,11 @@ absl::Status SyncFolder(const std::string& path) {
 
 }  // namespace
 
-BackupFile::BackupFile(const std::string& path, int file)
+BackupFile::BackupFile(const std::string& path, int file, std::int64_t reserve_bytes)
     : path_(path),
       part_(path + kPartSuffix),
       file_(file),
+      reserve_bytes_(reserve_bytes),
       hash_(XXH3_createState(), XXH3_freeState) {}
 
 BackupFile::~BackupFile() {
@@ -56,7 +59,8 @@ BackupFile::~BackupFile() {
   close(file_);
 }
 
-absl::StatusOr<std::unique_ptr<BackupFile>> BackupFile::Create(const std::string& path) {
+absl::StatusOr<std::unique_ptr<BackupFile>> BackupFile::Create(const std::string& path,
+                                                               std::int64_t reserve_bytes) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) return ExistsError(path);
   const std::string part = path + kPartSuffix;
@@ -66,7 +70,7 @@ absl::StatusOr<std::unique_ptr<BackupFile>> BackupFile::Create(const std::string
     close(file);
     return absl::AlreadyExistsError(absl::StrCat(part, " is being written by another process"));
   }
-  std::unique_ptr<BackupFile> result(new BackupFile(path, file));
+  std::unique_ptr<BackupFile> result(new BackupFile(path, file, reserve_bytes));
   if (result->hash_ == nullptr) throw std::bad_alloc();
   return result;
 }
@@ -76,12 +80,22 @@ absl::Status BackupFile::Begin() {
   complete_ = false;
   XXH3_64bits_reset(hash_.get());
   if (ftruncate(file_, 0) != 0 || lseek(file_, 0, SEEK_SET) != 0) return WriteError(part_);
+  std::error_code error;
+  const auto free = static_cast<std::int64_t>(std::filesystem::space(part_, error).available);
+  // A file system that does not tell has no limit.
+  most_bytes_ = error ? std::numeric_limits<std::int64_t>::max()
+                      : std::max<std::int64_t>(0, free - reserve_bytes_);
   return absl::OkStatus();
 }
 
 absl::Status BackupFile::Append(const std::string& data) {
   XXH3_64bits_update(hash_.get(), data.data(), data.size());
   size_ += static_cast<std::int64_t>(data.size());
+  if (size_ > most_bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot write ", part_,
+                                                     "; the backup would leave less than ",
+                                                     reserve_bytes_, " bytes of the disk free"));
+  }
   for (std::size_t done = 0; done < data.size();) {
     const ssize_t count = write(file_, data.data() + done, data.size() - done);
     if (count < 0 && errno == EINTR) continue;

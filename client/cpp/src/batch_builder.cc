@@ -11,8 +11,8 @@ namespace calibd::client {
 namespace {
 
 // Upper bound of the size of a message without its values and labels: the tags and
-// lengths of seven nested fields, the sequence and the dropped rows.
-constexpr std::int64_t kEnvelopeBytes = 112;
+// lengths of seven nested fields, the sequence, and the dropped rows and labels.
+constexpr std::int64_t kEnvelopeBytes = 124;
 // A label below 100000 takes at most three bytes as a varint; larger ones at most five. A missing
 // truth, -1, takes ten.
 constexpr std::size_t kLabelBytes = 5;
@@ -204,8 +204,10 @@ void BatchBuilder::Add(const Row& row, std::int64_t row_number) {
 
 OutgoingBatch BatchBuilder::Take() {
   if (!batch_.has_labels()) {
-    batch_.request.mutable_batch()->mutable_observations()->set_dropped_rows(
-        std::exchange(dropped_rows_, 0));
+    const Dropped dropped = std::exchange(dropped_, {});
+    v1::Observations& observations = *batch_.request.mutable_batch()->mutable_observations();
+    observations.set_dropped_rows(dropped.rows);
+    observations.set_dropped_labels(dropped.labels);
   }
   return std::exchange(batch_, OutgoingBatch());
 }

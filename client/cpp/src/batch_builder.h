@@ -29,6 +29,18 @@ struct OutgoingBatch {
   [[nodiscard]] bool has_labels() const { return request.batch().has_labels(); }
 };
 
+// What was dropped before sending: predictions, and labels by id.
+struct Dropped {
+  std::int64_t rows = 0;
+  std::int64_t labels = 0;
+
+  [[nodiscard]] bool any() const { return rows > 0 || labels > 0; }
+  void Add(const Dropped& other) {
+    rows += other.rows;
+    labels += other.labels;
+  }
+};
+
 // One prediction; T: float or double. The views must outlive the call that they are passed to.
 template <typename T>
 struct PredictionRow {
@@ -93,14 +105,14 @@ class BatchBuilder {
   template <typename Row>
   void Add(const Row& row, std::int64_t row_number);
 
-  // Counts dropped predictions, together with the gathered rows.
-  void AddDropped(std::int64_t rows = 1) { dropped_rows_ += rows; }
-  [[nodiscard]] std::int64_t dropped_rows() const { return dropped_rows_; }
+  // Counts dropped predictions and labels, together with the gathered rows.
+  void AddDropped(const Dropped& dropped) { dropped_.Add(dropped); }
+  [[nodiscard]] const Dropped& dropped() const { return dropped_; }
 
-  // Whether there is nothing to send: no row and no dropped prediction.
-  [[nodiscard]] bool empty() const { return batch_.row_numbers.empty() && dropped_rows_ == 0; }
+  // Whether there is nothing to send: no row, and nothing that was dropped.
+  [[nodiscard]] bool empty() const { return batch_.row_numbers.empty() && !dropped_.any(); }
 
-  // Returns the batch without its number. A batch of labels leaves the count of dropped predictions
+  // Returns the batch without its number. A batch of labels leaves the counts of what was dropped
   // to the next batch, which has no rows if no prediction follows. Precondition: !empty().
   [[nodiscard]] OutgoingBatch Take();
 
@@ -114,7 +126,7 @@ class BatchBuilder {
   // Maximum serialized size of a label, or of a truth of a model of several labels.
   std::size_t label_bytes_;
   OutgoingBatch batch_;
-  std::int64_t dropped_rows_ = 0;
+  Dropped dropped_;
 };
 
 }  // namespace calibd::client

@@ -1,12 +1,14 @@
 #include "calibd/client/client.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <random>
 #include <set>
 #include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +43,9 @@ constexpr std::chrono::minutes kMaxPagedTime{10};
 // connection.
 constexpr long kStreamsPerConnection = 8;
 
+// A watch ends after so many calls in a row that ended without a message that could be read.
+constexpr int kMaxBrokenCalls = 5;
+
 // Maximum delay until Connect notices a stop.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 
@@ -53,6 +58,32 @@ void WaitFor(std::chrono::milliseconds delay, const std::stop_token& stop) {
   std::unique_lock lock(mutex);
   changed.wait_for(lock, stop, delay, [] { return false; });
 }
+
+// Cancels a call whose first message does not come in time, if a thread can be started.
+class FirstMessageTimer {
+ public:
+  FirstMessageTimer(grpc::ClientContext& context, std::chrono::milliseconds timeout)
+      : thread_(TryStartThread([this, &context, timeout] {
+          WaitFor(timeout, stop_.get_token());
+          if (stop_.stop_requested()) return;
+          is_late_ = true;
+          context.TryCancel();
+        })) {}
+  ~FirstMessageTimer() {
+    stop_.request_stop();
+    if (thread_.has_value()) thread_->join();
+  }
+  FirstMessageTimer(const FirstMessageTimer&) = delete;
+  FirstMessageTimer& operator=(const FirstMessageTimer&) = delete;
+
+  void NoteMessage() { stop_.request_stop(); }
+  [[nodiscard]] bool is_late() const { return is_late_; }
+
+ private:
+  std::stop_source stop_;
+  std::atomic<bool> is_late_ = false;
+  std::optional<std::thread> thread_;
+};
 
 // Reports the progress of a long call. The fraction never decreases, even if a retry starts over.
 class Progress {
@@ -332,13 +363,19 @@ absl::Status Client::Watch(
   request.set_after_revision(options.after_revision);
   Backoff backoff(std::random_device{}());
   bool lost = false;
+  bool has_message = false;
+  int broken_calls = 0;
   while (!options.stop.stop_requested()) {
     grpc::ClientContext context;
     const std::stop_callback cancel(options.stop, [&context] { context.TryCancel(); });
     const auto reader = impl_->calibration->WatchCalibration(&context, request);
+    FirstMessageTimer timer(context, impl_->options.call_timeout);
     v1::WatchCalibrationResponse change;
     std::int64_t last = -1;
     while (reader->Read(&change)) {
+      timer.NoteMessage();
+      has_message = true;
+      broken_calls = 0;
       if (change.revision() <= last) {
         context.TryCancel();
         reader->Finish();
@@ -360,9 +397,23 @@ absl::Status Client::Watch(
     }
     absl::Status status = FromGrpcStatus(reader->Finish());
     if (options.stop.stop_requested()) break;
+    if (timer.is_late()) {
+      const std::string silence = absl::StrCat("the server sent nothing within ",
+                                               impl_->options.call_timeout.count(), " ms");
+      // A server that was there before may come back.
+      if (!has_message) return absl::DeadlineExceededError(silence);
+      status = absl::UnavailableError(silence);
+    }
     // gRPC may report a broken message as a clean end of the stream.
+    const bool is_broken = status.ok() || IsCutOff(status);
     if (status.ok()) status = absl::UnavailableError("the server ended the call");
-    if (!IsRetryable(status) && !IsCutOff(status)) return status;
+    if (is_broken && ++broken_calls >= kMaxBrokenCalls) {
+      return absl::DataLossError(absl::StrCat("the server ended ", broken_calls,
+                                              " calls without a message that can be read; the last "
+                                              "one: ",
+                                              status.message()));
+    }
+    if (!IsRetryable(status) && !is_broken) return status;
     if (!std::exchange(lost, true) && options.on_connection) options.on_connection(status);
     WaitFor(backoff.Next(RetryDelay(status)), options.stop);
   }

@@ -1,6 +1,7 @@
 #include "monitor_delivery.h"
 
 #include <algorithm>
+#include <exception>
 #include <iostream>
 #include <random>
 #include <utility>
@@ -17,13 +18,16 @@ constexpr std::chrono::milliseconds kLinger{20};
 // So many rows the thread takes at once from the queue.
 constexpr std::size_t kMaxTaken = 4096;
 constexpr std::chrono::minutes kBetweenLogLines{1};
+// The thread waits so long after it had no memory.
+constexpr std::chrono::milliseconds kWithoutMemory{100};
 
 // "3 rows and 1 label"; empty without both.
-std::string Amounts(std::int64_t rows, std::int64_t labels) {
+std::string Amounts(const Dropped& lost) {
   std::string text;
-  if (rows > 0) text = absl::StrCat(rows, rows == 1 ? " row" : " rows");
-  if (labels > 0) {
-    absl::StrAppend(&text, text.empty() ? "" : " and ", labels, labels == 1 ? " label" : " labels");
+  if (lost.rows > 0) text = absl::StrCat(lost.rows, lost.rows == 1 ? " row" : " rows");
+  if (lost.labels > 0) {
+    absl::StrAppend(&text, text.empty() ? "" : " and ", lost.labels,
+                    lost.labels == 1 ? " label" : " labels");
   }
   return text;
 }
@@ -47,14 +51,15 @@ void AddTo(StreamCounts& total, const StreamCounts& counts) {
   total.labels.waiting += counts.labels.waiting;
 }
 
-std::int64_t LostRows(const StreamCounts& counts) {
-  return counts.rows - counts.dropped_rows - counts.accepted_rows - counts.rejected_rows -
-         counts.duplicate_rows;
+// The rows and labels of which it is not known whether they are counted.
+Dropped LostOf(const StreamCounts& counts) {
+  const LabelCounts& labels = counts.labels;
+  return {.rows = counts.rows - counts.dropped_rows - counts.accepted_rows - counts.rejected_rows -
+                  counts.duplicate_rows,
+          .labels = labels.labels - labels.dropped - labels.accepted - labels.rejected};
 }
 
-std::int64_t LostLabels(const LabelCounts& labels) {
-  return labels.labels - labels.dropped - labels.accepted - labels.rejected;
-}
+Dropped OneDropped(bool is_label) { return is_label ? Dropped{.labels = 1} : Dropped{.rows = 1}; }
 
 // Gives a row to a stream. Errors: those of the stream; InvalidArgument if the row is invalid.
 absl::Status Deliver(StreamImpl& stream, QueuedRow& row) {
@@ -177,13 +182,11 @@ bool MonitorDelivery::WaitForRoom(Lock& lock, std::size_t bytes) {
 
 void MonitorDelivery::Drop(bool is_label) {
   ++past_.overflowed;
-  if (is_label) {
-    ++past_.labels.dropped;
-  } else {
-    ++past_.dropped_rows;
-    // The stream may have sent its last batch.
-    if (!closing_) ++unreported_;
-  }
+  const Dropped one = OneDropped(is_label);
+  past_.dropped_rows += one.rows;
+  past_.labels.dropped += one.labels;
+  // The stream may have sent its last batch.
+  if (!closing_) unreported_.Add(one);
   // The thread knows when the next line of the log is due, if it has one to write.
   const StreamCounts total = Counts();
   if (total.dropped_rows + total.labels.dropped == logged_ + 1) changed().notify_all();
@@ -197,7 +200,7 @@ void MonitorDelivery::Start() {
 }
 
 bool MonitorDelivery::IsSettled() const {
-  return queue_.empty() && !delivering_ && (unreported_ == 0 || is_unusable_) &&
+  return queue_.empty() && !delivering_ && (!unreported_.any() || is_unusable_) &&
          (stream_ == nullptr || stream_->is_settled());
 }
 
@@ -257,9 +260,7 @@ void MonitorDelivery::EndClose(Clock::time_point deadline, const char* what) {
     gives_up_ = true;
     changed().notify_all();
     const StreamCounts total = Counts();
-    if (!std::exchange(loss_is_logged_, true)) {
-      lost = Amounts(LostRows(total), LostLabels(total.labels));
-    }
+    if (!std::exchange(loss_is_logged_, true)) lost = Amounts(LostOf(total));
     // A function of the caller that closes the monitor may run on the thread.
     if (thread_.has_value() && thread_->get_id() != std::this_thread::get_id()) {
       ended = std::exchange(*thread_, std::thread());
@@ -298,6 +299,31 @@ void MonitorDelivery::Unpark(Clock::time_point begin) {
 
 void MonitorDelivery::Run() {
   Lock lock(mutex());
+  bool has_thrown = false;
+  while (!has_ended_) {
+    // An exception would end the process, because this is a thread of its own.
+    try {
+      if (has_thrown) Recover();
+      has_thrown = false;
+      Work(lock);
+    } catch (const std::exception&) {
+      has_thrown = true;
+      if (!lock.owns_lock()) lock.lock();
+      changed().wait_for(lock, kWithoutMemory, [&] { return gives_up_; });
+    }
+  }
+}
+
+void MonitorDelivery::Recover() {
+  queue_bytes_ = 0;
+  for (const QueuedRow& row : queue_) queue_bytes_ += row.bytes();
+  for (const QueuedRow& row : taken_) queue_bytes_ += row.bytes();
+  delivering_ = !taken_.empty();
+  // A row may be half in a batch. There may be no memory for a text.
+  if (stream_ != nullptr) stream_->Fail(absl::Status(absl::StatusCode::kResourceExhausted, ""));
+}
+
+void MonitorDelivery::Work(Lock& lock) {
   while (!gives_up_) {
     LogIfDue(lock);
     if (stream_ != nullptr && !stream_->failure().ok()) {
@@ -309,7 +335,7 @@ void MonitorDelivery::Run() {
       if (stream_ == nullptr || !stream_->is_open() || stream_->is_finished()) break;
       stream_->BeginFinish();
     }
-    const bool needs_stream = !queue_.empty() || !taken_.empty() || unreported_ > 0;
+    const bool needs_stream = !queue_.empty() || !taken_.empty() || unreported_.any();
     if (stream_ == nullptr && needs_stream && !is_parked_ && !is_unusable_ && failure_.ok() &&
         Clock::now() >= starts_from_) {
       StartStream();
@@ -339,7 +365,9 @@ void MonitorDelivery::StartStream() {
   options.positive_class = options_.positive_class;
   options.with_baseline = options_.with_baseline;
   options.stall_timeout = options_.stall_timeout;
-  options.on_warning = options_.on_warning;
+  if (options_.on_warning) {
+    options.on_warning = [this](const std::string& warning) { Tell(warning); };
+  }
   const auto stubs = [address = options_.address]() -> std::shared_ptr<v1::IngestService::Stub> {
     return v1::IngestService::NewStub(CreateChannel(address));
   };
@@ -355,7 +383,7 @@ void MonitorDelivery::StartStream() {
 }
 
 bool MonitorDelivery::HasWork() const {
-  if (unreported_ > 0 || delivering_ || !taken_.empty()) return true;
+  if (unreported_.any() || delivering_ || !taken_.empty()) return true;
   return !queue_.empty() && (flushing_ > 0 || closing_ || Clock::now() >= due_);
 }
 
@@ -365,49 +393,42 @@ void MonitorDelivery::DeliverSome(Lock& lock) {
     taken_.push_back(std::move(queue_.front()));
     queue_.pop_front();
   }
-  const std::int64_t dropped = std::exchange(unreported_, 0);
   lock.unlock();
   std::size_t bytes = 0;
-  StreamCounts refused;
-  std::string fault;
   absl::Status prepared = is_prepared_ ? absl::OkStatus() : stream_->Prepare();
   is_prepared_ = prepared.ok();
-  if (is_prepared_) stream_->AddDropped(dropped);
-  while (is_prepared_ && !taken_.empty()) {
+  lock.lock();
+  if (is_prepared_) stream_->AddDropped(std::exchange(unreported_, {}));
+  while (is_prepared_ && !taken_.empty() && stream_->has_room() && stream_->failure().ok()) {
     const auto given = [&] {
       const StreamCounts& counts = stream_->counts_so_far();
       return counts.rows + counts.labels.labels;
     };
-    lock.lock();
     const std::int64_t before = given();
-    const bool has_room = stream_->has_room() && stream_->failure().ok();
-    lock.unlock();
-    if (!has_room) break;
     QueuedRow& row = taken_.front();
     const std::size_t size = row.bytes();
     const bool is_label = row.is_label;
+    lock.unlock();
     const absl::Status status = Deliver(*stream_, row);
+    lock.lock();
     bytes += size;
     taken_.pop_front();
-    if (status.ok()) continue;
-    lock.lock();
-    const bool is_counted = given() != before;
-    lock.unlock();
-    if (is_counted) continue;
-    ++(is_label ? refused.labels.dropped : refused.dropped_rows);
-    if (!is_label) stream_->AddDropped(1);
-    if (fault.empty()) fault = std::string(status.message());
+    if (status.ok() || given() != before) continue;
+    // The thread may be without memory afterwards, so the row is counted at once.
+    const Dropped one = OneDropped(is_label);
+    past_.dropped_rows += one.rows;
+    past_.labels.dropped += one.labels;
+    stream_->AddDropped(one);
+    if (first_fault_.empty()) first_fault_ = std::string(status.message());
   }
+  lock.unlock();
   if (is_prepared_) stream_->PushBuffered();
   lock.lock();
   queue_bytes_ -= bytes;
-  AddTo(past_, refused);
-  if (first_fault_.empty()) first_fault_ = std::move(fault);
   if (prepared.ok()) {
     error_ = absl::OkStatus();
     delivering_ = !taken_.empty() || stream_->has_buffered();
   } else {
-    unreported_ += dropped;
     stream_->Fail(std::move(prepared));
   }
   changed().notify_all();
@@ -416,10 +437,11 @@ void MonitorDelivery::DeliverSome(Lock& lock) {
 void MonitorDelivery::StartOver(Lock& lock) {
   const StreamCounts& counts = stream_->counts_so_far();
   if (counts.accepted_rows + counts.labels.accepted > 0) backoff_.Reset();
-  const std::int64_t rows = LostRows(counts);
-  past_.dropped_rows += rows;
-  past_.labels.dropped += LostLabels(counts.labels);
-  unreported_ += rows + stream_->unsettled_dropped_rows();
+  const Dropped lost = LostOf(counts);
+  past_.dropped_rows += lost.rows;
+  past_.labels.dropped += lost.labels;
+  unreported_.Add(lost);
+  unreported_.Add(stream_->unsettled_dropped());
   error_ = stream_->failure();
   if (options_.on_full == OnFull::kBlock) failure_ = error_;
   starts_from_ = Clock::now() + backoff_.Next(RetryDelay(error_));
@@ -449,7 +471,8 @@ void MonitorDelivery::LogIfDue(Lock& lock) {
   const absl::Status error = Error();
   std::string cause = "the server does not keep up";
   if (!error.ok()) {
-    cause = std::string(error.message());
+    // Recover has no text.
+    cause = error.message().empty() ? "there was no memory" : std::string(error.message());
   } else if (!first_fault_.empty()) {
     cause = absl::StrCat("the first invalid one: ", first_fault_);
   }
@@ -463,7 +486,7 @@ MonitorDelivery::Clock::time_point MonitorDelivery::NextWake() const {
   const StreamCounts total = Counts();
   if (total.dropped_rows + total.labels.dropped != logged_) wake = next_log_;
   if (stream_ == nullptr) {
-    const bool needs_stream = !queue_.empty() || !taken_.empty() || unreported_ > 0;
+    const bool needs_stream = !queue_.empty() || !taken_.empty() || unreported_.any();
     if (needs_stream && !is_parked_ && !is_unusable_ && failure_.ok()) {
       wake = std::min(wake, starts_from_);
     }
@@ -475,17 +498,19 @@ MonitorDelivery::Clock::time_point MonitorDelivery::NextWake() const {
 }
 
 void MonitorDelivery::Warn(const std::string& sentence) const {
-  const std::string warning = absl::StrCat(model_, ": ", sentence);
+  Tell(absl::StrCat(model_, ": ", sentence));
+}
+
+void MonitorDelivery::Tell(const std::string& warning) const {
   if (options_.on_warning) {
-    // An exception would end the process, because this is a thread of its own.
+    // A function of the caller may throw anything.
     try {
       options_.on_warning(warning);
+      return;
     } catch (...) {
-      std::cerr << "calibd: " << warning << std::endl;
     }
-  } else {
-    std::cerr << "calibd: " << warning << std::endl;
   }
+  std::cerr << "calibd: " << warning << std::endl;
 }
 
 }  // namespace calibd::client

@@ -91,6 +91,10 @@ class MonitorDelivery {
   // These functions belong to the thread. They are called with the mutex held, and release it while
   // they use the stream.
   void Run();
+  // Delivers rows until the monitor ends. Throws if there is no memory.
+  void Work(Lock& lock);
+  // Makes the state whole after an exception, at which any of the functions below may have ended.
+  void Recover();
   void StartStream();
   [[nodiscard]] bool HasWork() const;
   void DeliverSome(Lock& lock);
@@ -101,6 +105,8 @@ class MonitorDelivery {
   [[nodiscard]] Clock::time_point NextWake() const;
 
   void Warn(const std::string& sentence) const;
+  // Gives a warning to the caller, or to standard error.
+  void Tell(const std::string& warning) const;
 
   const std::string model_;
   const MonitorOptions options_;
@@ -133,8 +139,8 @@ class MonitorDelivery {
   std::int64_t labels_ = 0;
   // Counts of earlier streams, and rows that were dropped outside of streams.
   StreamCounts past_;
-  // Dropped rows of which no stream has been told.
-  std::int64_t unreported_ = 0;
+  // Dropped rows and labels of which no stream has been told.
+  Dropped unreported_;
   // The number of dropped rows and labels that the log has stated, and what is wrong with the first
   // invalid one.
   std::int64_t logged_ = 0;

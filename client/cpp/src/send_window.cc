@@ -22,12 +22,13 @@ std::shared_ptr<const OutgoingBatch> SendWindow::TakeNextToWrite() {
   return entry.batch;
 }
 
-std::int64_t SendWindow::dropped_rows() const {
-  std::int64_t rows = 0;
+Dropped SendWindow::dropped() const {
+  Dropped all;
   for (const Entry& entry : entries_) {
-    rows += entry.batch->request.batch().observations().dropped_rows();
+    const v1::Observations& observations = entry.batch->request.batch().observations();
+    all.Add({.rows = observations.dropped_rows(), .labels = observations.dropped_labels()});
   }
-  return rows;
+  return all;
 }
 
 absl::Status SendWindow::CheckWritten(const char* what, std::int64_t sequence) const {

@@ -24,11 +24,10 @@ class SendWindow {
 
   [[nodiscard]] bool full() const { return entries_.size() >= capacity_; }
   [[nodiscard]] bool empty() const { return entries_.empty(); }
-  // Number of unsettled batches, their serialized size, and the number of dropped rows that they
-  // report.
+  // Number of unsettled batches, their serialized size, and what they report to be dropped.
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
-  [[nodiscard]] std::int64_t dropped_rows() const;
+  [[nodiscard]] Dropped dropped() const;
   [[nodiscard]] bool all_written() const { return written_ == entries_.size(); }
   // Number of the newest batch, or one less than the first number if there is no batch yet.
   [[nodiscard]] std::int64_t last_sequence() const { return next_sequence_ - 1; }

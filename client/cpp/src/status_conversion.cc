@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/text/printable.h"
 
 namespace calibd::client {
 namespace {
@@ -15,6 +16,8 @@ constexpr char kErrorInfo[] = "type.googleapis.com/google.rpc.ErrorInfo";
 
 // Limits the shown text, because a server can send any number of violations.
 constexpr int kMaxShownViolations = 10;
+// Texts of a server have at most so many bytes before their unprintable parts are escaped.
+constexpr std::size_t kMaxText = 10'000;
 
 template <typename Message>
 std::optional<Message> Detail(const absl::Status& status, const char* type_url) {
@@ -26,22 +29,27 @@ std::optional<Message> Detail(const absl::Status& status, const char* type_url) 
 
 }  // namespace
 
+std::string ServerText(std::string_view text) {
+  return EscapeUnprintable(text.substr(0, kMaxText));
+}
+
 absl::Status FromRpcStatus(const rpc::Status& status) {
   // gRPC and absl share their code numbers; anything else is not a code.
   const bool known = status.code() >= 0 && status.code() <= 16;
   const auto code =
       known ? static_cast<absl::StatusCode>(status.code()) : absl::StatusCode::kUnknown;
   if (code == absl::StatusCode::kOk) return absl::OkStatus();
-  std::string message = status.message();
+  std::string message = ServerText(status.message());
   for (const auto& any : status.details()) {
     rpc::BadRequest bad_request;
     if (any.type_url() != kBadRequest || !bad_request.ParseFromString(any.value())) continue;
     int shown = 0;
     for (const auto& violation : bad_request.field_violations()) {
-      if (absl::StrContains(message, violation.description())) continue;
+      const std::string description = ServerText(violation.description());
+      if (absl::StrContains(message, description)) continue;
       if (++shown > kMaxShownViolations) break;
-      absl::StrAppend(&message, message.empty() ? "" : "; ", violation.field(), ": ",
-                      violation.description());
+      absl::StrAppend(&message, message.empty() ? "" : "; ", ServerText(violation.field()), ": ",
+                      description);
     }
   }
   absl::Status result(code, message);
@@ -77,7 +85,7 @@ std::vector<Violation> ViolationsOf(
   std::vector<Violation> violations;
   violations.reserve(static_cast<std::size_t>(fields.size()));
   for (const auto& field : fields) {
-    violations.push_back(ParsePath(field.field(), field.description()));
+    violations.push_back(ParsePath(ServerText(field.field()), ServerText(field.description())));
   }
   return violations;
 }

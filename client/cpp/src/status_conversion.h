@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,9 +16,13 @@
 
 namespace calibd::client {
 
-// Converts the status of a call. The message gets the violations of the BadRequest appended as ";
-// field: description", unless it already contains them. The details become payloads under their
-// type URLs.
+// A text of a server, cut to 10000 bytes and with its control characters and other unprintable
+// parts escaped.
+[[nodiscard]] std::string ServerText(std::string_view text);
+
+// Converts the status of a call. Its texts are those of ServerText. The message gets the violations
+// of the BadRequest appended as "; field: description", unless it already contains them. The
+// details become payloads under their type URLs.
 [[nodiscard]] absl::Status FromGrpcStatus(const grpc::Status& status);
 [[nodiscard]] absl::Status FromRpcStatus(const rpc::Status& status);
 

@@ -201,9 +201,9 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
     const auto& wanted = options_.class_names;
     const auto& names = opened.classes().names();
     if (!wanted.empty() && !std::equal(wanted.begin(), wanted.end(), names.begin(), names.end())) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the class names differ: the model has [", absl::StrJoin(names, ", "),
-                       "], the producer [", absl::StrJoin(wanted, ", "), "]"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the class names differ: the model has [", ServerText(absl::StrJoin(names, ", ")),
+          "], the producer [", absl::StrJoin(wanted, ", "), "]"));
     }
     std::int32_t in_flight = opened.max_batches_in_flight();
     if (options_.max_unacknowledged_batches > 0) {

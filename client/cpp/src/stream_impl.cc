@@ -153,7 +153,11 @@ absl::Status StreamImpl::Prepare() {
 }
 
 StreamImpl::~StreamImpl() {
-  Cancel();
+  {
+    // There may be no memory for a text.
+    const Lock lock(mutex_);
+    if (!finished_ && failure_.ok()) Fail(absl::Status(absl::StatusCode::kCancelled, ""));
+  }
   if (connection_thread_.joinable()) connection_thread_.join();
 }
 
@@ -355,7 +359,7 @@ absl::Status StreamImpl::SendChecked(std::size_t n, const MakeRow& row, const Ch
   if (invalid.count > 0 && options_.invalid_rows != InvalidRows::kDrop) return invalid.status;
   for (std::size_t i = 0; i < n; ++i, ++row_number) {
     if (invalid.flags[i]) {
-      builder_->AddDropped();
+      builder_->AddDropped({.rows = 1});
     } else if (absl::Status status = Add(row(i), row_number); !status.ok()) {
       return status;
     }
@@ -447,8 +451,11 @@ absl::Status StreamImpl::LabelChecked(std::size_t n, const MakeRow& row, const C
   const InvalidSet invalid = FindInvalid(number, n, check_all);
   if (invalid.count > 0 && options_.invalid_rows != InvalidRows::kDrop) return invalid.status;
   for (std::size_t i = 0; i < n; ++i, ++number) {
-    if (invalid.flags[i]) continue;
-    if (absl::Status status = Add(row(i), number); !status.ok()) return status;
+    if (invalid.flags[i]) {
+      builder_->AddDropped({.labels = 1});
+    } else if (absl::Status status = Add(row(i), number); !status.ok()) {
+      return status;
+    }
   }
   const Lock lock(mutex_);
   counts_.labels.labels = number;
@@ -459,7 +466,7 @@ absl::Status StreamImpl::LabelChecked(std::size_t n, const MakeRow& row, const C
 template <typename Row>
 absl::Status StreamImpl::Add(const Row& row, std::int64_t row_number) {
   // A batch is sent when the next row needs room, not when it is full. The last batch is therefore
-  // still here and carries the count of dropped rows.
+  // still here and carries the counts of what was dropped.
   if (builder_->NeedsNewBatch(row)) {
     if (absl::Status status = PushBatch(); !status.ok()) return status;
   }
@@ -511,7 +518,7 @@ absl::Status StreamImpl::PushBatch() {
 }
 
 absl::Status StreamImpl::Flush() {
-  // A batch of labels leaves the number of dropped rows to a second batch.
+  // A batch of labels leaves the counts of what was dropped to a second batch.
   while (!builder_->empty()) {
     if (absl::Status status = PushBatch(); !status.ok()) return status;
   }
@@ -546,9 +553,11 @@ void StreamImpl::PushBuffered() {
   }
 }
 
-std::int64_t StreamImpl::unsettled_dropped_rows() const {
-  return (builder_.has_value() ? builder_->dropped_rows() : 0) +
-         (window_.has_value() ? window_->dropped_rows() : 0);
+Dropped StreamImpl::unsettled_dropped() const {
+  Dropped all;
+  if (builder_.has_value()) all.Add(builder_->dropped());
+  if (window_.has_value()) all.Add(window_->dropped());
+  return all;
 }
 
 StreamCounts StreamImpl::counts() const {

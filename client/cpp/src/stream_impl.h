@@ -88,8 +88,8 @@ class StreamImpl final : public ObservationStream {
   [[nodiscard]] std::size_t unsettled_bytes() const {
     return window_.has_value() ? window_->bytes() : 0;
   }
-  // Dropped rows of which the server may not know.
-  [[nodiscard]] std::int64_t unsettled_dropped_rows() const;
+  // What was dropped, of which the server may not know.
+  [[nodiscard]] Dropped unsettled_dropped() const;
   // Replaces a connection on which nothing has happened for the stall timeout.
   void ReplaceIfStalled();
   // Finishes the stream as soon as all batches are settled.
@@ -104,8 +104,8 @@ class StreamImpl final : public ObservationStream {
   // Makes the functions that send rows usable, once is_open(). Errors: FailedPrecondition if the
   // options do not fit the model.
   [[nodiscard]] absl::Status Prepare();
-  // Counts rows that were dropped before they were given to the stream, for the server.
-  void AddDropped(std::int64_t rows) { builder_->AddDropped(rows); }
+  // Counts what was dropped before it was given to the stream, for the server.
+  void AddDropped(const Dropped& dropped) { builder_->AddDropped(dropped); }
   // Pushes the buffered rows if there is room.
   void PushBuffered();
   // Whether the model forecasts a number.

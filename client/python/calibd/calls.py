@@ -19,7 +19,8 @@ import numpy as np
 
 from calibd.arrays import Classes, Integers, class_of_label
 from calibd.errors import CalibdError, FieldError
-from calibd.rows import Chunk, Extras, LabelRows, Rows, invalid_rows, rows_of
+from calibd.rows import (NOTHING_DROPPED, Chunk, Dropped, Extras, LabelRows, Rows, invalid_rows,
+                         rows_of)
 from calibd.tables import plain
 
 # So many rows are merged at once. The thread that merges them holds the interpreter meanwhile, which
@@ -54,6 +55,10 @@ class Call(NamedTuple):
     logits: bool = False
     baseline: Any = None
 
+    def as_dropped(self) -> Dropped:
+        """What is dropped if it is not sent."""
+        return Dropped(labels=self.length) if self.labels_only else Dropped(self.length)
+
     def merges_with(self, other: Call) -> bool:
         """Whether the rows of both can be one array each of values, truths and extras."""
         try:
@@ -73,14 +78,13 @@ class Converted(NamedTuple):
     """The serialized rows of calls.
 
     faults: the first of the rows that were dropped as invalid.
-    dropped_rows, dropped_labels: how many were dropped and are reported by no chunk.
+    dropped: what was dropped and is reported by no chunk.
     reported_rows: how many were dropped and are reported by the first chunk.
     """
 
     chunks: list[Chunk]
     faults: tuple[FieldError, ...] = ()
-    dropped_rows: int = 0
-    dropped_labels: int = 0
+    dropped: Dropped = NOTHING_DROPPED
     reported_rows: int = 0
 
 
@@ -218,7 +222,8 @@ def convert(classes: Classes, calls: list[Call], max_rows: int, max_bytes: int) 
     parts = [convert(classes, [call], max_rows, max_bytes) for call in calls]
     return Converted([chunk for part in parts for chunk in part.chunks],
                      tuple(fault for part in parts for fault in part.faults),
-                     *(sum(numbers) for numbers in zip(*(part[2:] for part in parts))))
+                     Dropped(*(sum(numbers) for numbers in zip(*(part.dropped for part in parts)))),
+                     sum(part.reported_rows for part in parts))
 
 
 def _convert(classes: Classes, calls: list[Call], max_rows: int, max_bytes: int) -> Converted:
@@ -242,9 +247,10 @@ def _convert(classes: Classes, calls: list[Call], max_rows: int, max_bytes: int)
     chunks = [chunk._replace(rows=numbers[chunk.rows])
               for chunk in rows.chunks(0, max_rows, max_bytes)]
     if call.labels_only:
-        return Converted(chunks, faults, 0, dropped)
+        return Converted(chunks, faults, Dropped(labels=dropped))
     # The first chunk reports them, if there is one.
-    return Converted(chunks, faults, 0 if chunks else dropped, 0, dropped if chunks else 0)
+    return (Converted(chunks, faults, reported_rows=dropped) if chunks else
+            Converted(chunks, faults, Dropped(dropped)))
 
 
 def _refused(call: Call, error: BaseException) -> Converted:
@@ -252,8 +258,7 @@ def _refused(call: Call, error: BaseException) -> Converted:
     what = "labels" if call.labels_only else "rows"
     last = f":{call.first + call.length}" if call.length != 1 else ""
     fault = FieldError(f"{what}[{call.first}{last}]", message)
-    return Converted([], (fault,), 0 if call.labels_only else call.length,
-                     call.length if call.labels_only else 0)
+    return Converted([], (fault,), call.as_dropped())
 
 
 def _renumbered(fault: FieldError, numbers: Integers) -> FieldError:

@@ -253,8 +253,8 @@ class Client:
         forecast: instead of probabilities, of a model that forecasts a number: mean and standard
           deviation, quantiles, or draws. outcome: instead of the label.
         id: names the prediction for a label that comes later; needs a model with a label_grace.
-        request_id: a call that is repeated with it is counted once; None: a random one, because the
-          call retries. If an earlier attempt was counted, the answer has duplicate_rows 1.
+        request_id: a call that is repeated with it is counted once; None: a random one. With it or an
+          id, duplicate_rows is 1 if an earlier call, or an attempt whose answer was lost, was counted.
         baseline: the prediction of the model's baseline, if the model declares one.
         features: the values of the model's feature_names, if it declares features, in this order, or
           as a dictionary or pandas Series with these names.
@@ -349,11 +349,16 @@ class Client:
             assign(request, "request_id", request_id)
         if not request.request_id:
             request.request_id = os.urandom(16).hex()
-        answer = self._transport.unary("IngestService/Observe", request, ingest.ObserveResponse)
+        answer, attempts = self._transport.counted_unary("IngestService/Observe", request,
+                                                         ingest.ObserveResponse)
         labels = answer.labels
         check_counts("the server answered observe", len(request.labels.prediction_ids) or 1, (
             answer.accepted_rows, answer.duplicate_rows, answer.skipped.rows, labels.matched,
             labels.repeated, labels.conflicting, labels.late, labels.unknown, labels.waiting))
+        # Nobody else has used a random request_id, so an attempt whose answer was lost was counted.
+        if request_id is None and attempts > 1 and not request.observations.prediction_ids:
+            answer.accepted_rows += answer.duplicate_rows
+            answer.duplicate_rows = 0
         return answer
 
     # --- answers ---

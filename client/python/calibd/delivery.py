@@ -16,7 +16,7 @@ from calibd.calls import Call, convert, take_mergeable, text_of
 from calibd.errors import CalibdError
 from calibd.ledger import Connection, Ledger
 from calibd.loss_log import LossLog, write
-from calibd.rows import Chunk, dropped_chunk
+from calibd.rows import NOTHING_DROPPED, Chunk, Dropped, dropped_chunk
 from calibd.stream_settings import StreamSettings, new_producer
 from calibd.transport import Backoff, StreamChannels, calling
 from calibd.v1 import ingest_service_pb2 as ingest
@@ -55,7 +55,8 @@ class Delivery:
             self.failure = self.log.error = unusable
         self.last_progress = time.monotonic()
         self.buffered = 0
-        self.unreported_dropped = 0
+        # What was dropped, of which no batch has told the server.
+        self.unreported = NOTHING_DROPPED
         self.finishing = False
         self._queue: deque[Chunk | Call] = deque()
         # Calls were taken from the queue to be serialized.
@@ -80,7 +81,7 @@ class Delivery:
     def is_settled(self) -> bool:
         """Whether every accepted row is counted or rejected, and the server knows of dropped ones."""
         return (not self._queue and not self._converting and self.ledger.window.is_empty
-                and not (self.settings.on_full == "drop" and self.unreported_dropped))
+                and not (self.settings.on_full == "drop" and any(self.unreported)))
 
     @property
     def is_over(self) -> bool:
@@ -114,21 +115,27 @@ class Delivery:
         self.buffered += item.size
 
     def report_dropped(self) -> None:
-        """Sends the number of dropped rows that no row followed."""
-        if self.failure is None and not self.finishing and self.unreported_dropped:
+        """Sends the numbers of dropped rows and labels that no row followed."""
+        if self.failure is None and not self.finishing and any(self.unreported):
             assert self.ledger.classes is not None
-            chunk = dropped_chunk(self.ledger.classes, self.unreported_dropped)
-            self.unreported_dropped = 0
-            self.append(chunk)
+            self.append(dropped_chunk(self.ledger.classes, self.take_unreported()))
             self.changed.notify_all()
 
-    def drop(self, rows: int, labels: int) -> None:
+    def take_unreported(self) -> Dropped:
+        """What was dropped, of which the caller tells the server now."""
+        taken, self.unreported = self.unreported, NOTHING_DROPPED
+        return taken
+
+    def count_dropped(self, dropped: Dropped) -> None:
+        """Counts what was dropped and is not reported yet."""
+        self.ledger.counts.dropped_rows += dropped.rows
+        self.ledger.counts.dropped_labels += dropped.labels
+        self.unreported = self.unreported.plus(dropped)
+
+    def drop(self, dropped: Dropped) -> None:
         """Counts rows and labels for which there is no room, and logs a line a minute."""
-        counts = self.ledger.counts
-        counts.dropped_rows += rows
-        counts.dropped_labels += labels
-        counts.overflowed += rows + labels
-        self.unreported_dropped += rows
+        self.ledger.counts.overflowed += sum(dropped)
+        self.count_dropped(dropped)
         self.log.log_soon()
 
     def finish(self) -> None:
@@ -334,12 +341,10 @@ class Delivery:
         self._queue = deque(item for item in self._queue if isinstance(item, Call))
         for chunk in chunks:
             self.buffered -= chunk.size
-            if chunk.has_labels_only:
-                self.ledger.counts.dropped_labels += len(chunk.rows)
-            else:
-                self.ledger.counts.dropped_rows += len(chunk.rows)
-                unreported += len(chunk.rows) + chunk.dropped_rows
-        self.unreported_dropped += unreported
+            lost = len(chunk.rows)
+            self.count_dropped(Dropped(labels=lost) if chunk.has_labels_only else Dropped(lost))
+            unreported = unreported.plus(chunk.dropped)
+        self.unreported = self.unreported.plus(unreported)
         self.settings.producer_id = new_producer()
         self.log.log_soon()
         self.changed.notify_all()
@@ -450,9 +455,9 @@ class Delivery:
                 if self._queue:
                     self.changed.wait(wait)
                     continue
-                if self.settings.on_full == "drop" and self.unreported_dropped:
+                if self.settings.on_full == "drop" and any(self.unreported):
                     assert self.ledger.classes is not None
-                    self.append(dropped_chunk(self.ledger.classes, 0))
+                    self.append(dropped_chunk(self.ledger.classes, NOTHING_DROPPED))
                     return
             if ready and not self._queue and self.finishing:
                 return
@@ -484,9 +489,8 @@ class Delivery:
             self.buffered += (sum(chunk.size for chunk in result.chunks)
                               - sum(call.size for call in calls))
             ledger.keep_dropped(result.faults)
-            ledger.counts.dropped_rows += result.dropped_rows + result.reported_rows
-            ledger.counts.dropped_labels += result.dropped_labels
-            self.unreported_dropped += result.dropped_rows
+            self.count_dropped(result.dropped)
+            ledger.counts.dropped_rows += result.reported_rows
             if result.faults and self.settings.on_full == "drop":
                 self.log.log_soon()
 
@@ -524,9 +528,7 @@ class Delivery:
                 break
             chunks.append(self._pop_chunk())
         if self.settings.on_full == "drop" and not chunks[0].has_labels_only:
-            chunks[0] = chunks[0]._replace(
-                dropped_rows=chunks[0].dropped_rows + self.unreported_dropped)
-            self.unreported_dropped = 0
+            chunks[0] = chunks[0]._replace(dropped=chunks[0].dropped.plus(self.take_unreported()))
         self.ledger.may_have_duplicates |= "prediction_ids" in chunks[0].kind
         self.ledger.window.push(chunks, self.settings.on_invalid == "drop")
 

@@ -83,17 +83,3 @@ def consistency_lines(evaluated: evaluation.Evaluation) -> list[tuple[str, str]]
     return [("test of ECE", f"{test.spec.WhichOneof('bins')}: calibrated {test.replicate_mean:.3g} +- "
              f"{test.replicate_standard_deviation:.2g}, p = {test.p_value:.3g} for one look"),
             ("", test.caveat)]
-
-
-def order(error: monitoring.ErrorInterval) -> tuple[float, float]:
-    """The key that sorts errors: that of the worse error is larger."""
-    return error.lower, error.estimate
-
-
-def worst(evaluated: evaluation.Evaluation | evaluation.EvaluatedGroup,
-          is_over: bool) -> monitoring.ErrorInterval:
-    """The error that decides the status: of two classes, that of the top label or of class 1."""
-    if not evaluated.HasField("class_1_error"):
-        return evaluated.error
-    return max(evaluated.error, evaluated.class_1_error,
-               key=order if is_over else lambda error: (error.upper, error.estimate))

@@ -8,6 +8,7 @@ from typing import Any, Sequence
 from calibd import errors
 from calibd.arrays import Classes
 from calibd.errors import CalibdError, DataLoss, FieldError
+from calibd.rows import NOTHING_DROPPED, Dropped
 from calibd.stream_settings import StreamSettings
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.window import ENVELOPE_BYTES, RejectedBatch, SendWindow, StreamCounts
@@ -62,22 +63,23 @@ class Ledger:
         """Keeps the first of the faults of dropped rows."""
         self.dropped += fields[:MAX_KEPT - len(self.dropped)]
 
-    def abandon(self) -> tuple[int, int]:
+    def abandon(self) -> tuple[Dropped, int]:
         """Forgets the batches and the model, for a stream that starts anew.
 
-        Their rows and labels become dropped ones. Returns how many dropped rows the server may not
+        Their rows and labels become dropped ones. Returns those dropped ones that the server may not
         know, and the size of the batches.
         """
-        unreported = size = 0
+        unreported, size = NOTHING_DROPPED, 0
         for batch in self.window.take_all():
             lost = len(batch.rows) - batch.rejected_rows - batch.skipped_rows
             if batch.has_labels_only:
                 self.counts.dropped_labels += lost
                 self.counts.rejected_labels += batch.rejected_rows
+                unreported = unreported.plus(Dropped(labels=lost))
             else:
                 self.counts.dropped_rows += lost + batch.skipped_rows
                 self.counts.rejected_rows += batch.rejected_rows
-                unreported += lost + batch.dropped_rows
+                unreported = unreported.plus(batch.dropped).plus(Dropped(lost))
             size += batch.size
         self.classes = None
         return unreported, size

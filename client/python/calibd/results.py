@@ -4,7 +4,6 @@ from __future__ import annotations
 import enum
 import math
 import pathlib
-import textwrap
 from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,8 +17,9 @@ from calibd.arguments import short_name
 from calibd.arrays import Classes
 from calibd.diagram import Band, Cell, Interval, Point, coverage_svg, reliability_svg
 from calibd.evaluation_lines import (action_lines, consistency_lines, count, forecast_lines, interval,
-                                     order, simulated, test_lines, worst)
+                                     simulated, test_lines)
 from calibd.facts import Facts
+from calibd.reading_text import INDENT, reading_lines, reading_text, table_html, table_text, wrapped
 from calibd.v1 import calibration_service_pb2 as calibration
 from calibd.v1 import comparison_pb2
 from calibd.v1 import evaluation_pb2 as evaluation
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     import pandas
 
 _Message = TypeVar("_Message", bound=Message)
-
-# The layout of `calibctl show`: the width of a line, and the column where the words begin.
-_WIDTH = 100
-_INDENT = 10
 
 
 class Status(str, enum.Enum):
@@ -71,39 +67,30 @@ class Result(Facts[_Message]):
         """SVG, or nothing."""
         return ""
 
+    def _table(self) -> reading_pb2.Table | None:
+        """A table below the lines."""
+        return None
+
     def __repr__(self) -> str:
         lines = self._lines()
         width = max((len(name) for name, _ in lines), default=0) + 2
         texts = [f"{self.model}: {self._headline()}",
                  *(f"{name:<{width}}{value}" for name, value in lines)]
-        return "\n".join([_wrapped(text, width) for text in texts] if self._has_sentences else texts)
+        return self._with_table("\n".join([wrapped(text, width) for text in texts]
+                                          if self._has_sentences else texts))
+
+    def _with_table(self, text: str) -> str:
+        table = self._table()
+        return text if table is None else f"{text}\n\n{table_text(table)}"
 
     def _repr_html_(self) -> str:
+        table = self._table()
         rows = "".join(f"<tr><th style='text-align:left'>{escape(name)}</th>"
                        f"<td style='text-align:left'>{escape(value)}</td></tr>"
                        for name, value in self._lines())
         return (f"<div><b>{escape(self.model)}</b>: {escape(self._headline())}"
-                f"<table>{rows}</table>{self._diagram()}</div>")
-
-
-def _wrapped(line: str, indent: int) -> str:
-    """The line with breaks at the width of calibctl."""
-    return textwrap.fill(line, _WIDTH, subsequent_indent=" " * indent, break_long_words=False,
-                         break_on_hyphens=False)
-
-
-def _reading_lines(reading: reading_pb2.Reading) -> list[tuple[str, str]]:
-    """The titles and the words of a reading, in its order."""
-    return [(field.name.replace("_", " "), getattr(reading, field.name).text)
-            for field in reading.DESCRIPTOR.fields
-            if field.message_type is not None and reading.HasField(field.name)]
-
-
-def _reading_text(name: str, reading: reading_pb2.Reading) -> str:
-    """The text of `calibctl show`."""
-    lines = _reading_lines(reading)
-    lines[:1] = [(title, f"{name}: {words}") for title, words in lines[:1]]
-    return "\n".join(_wrapped(f"{title:<{_INDENT}}{words}", _INDENT) for title, words in lines)
+                f"<table>{rows}</table>{'' if table is None else table_html(table)}"
+                f"{self._diagram()}</div>")
 
 
 def _class_1(name: str) -> str:
@@ -125,18 +112,20 @@ class Measurement(Facts[monitoring.ErrorMeasurement]):
         """How far off these predictions are: `estimate`, `lower` and `upper` in [0, 1], and `gap`.
 
         Of two classes it is the error of the top label or of class 1, whichever is worse, as in the
-        text. Raises FailedPrecondition if there is no observation yet.
+        text; see ErrorMeasurement.class_1_is_worse of the protocol. Raises FailedPrecondition if
+        there is no observation yet.
         """
         message = self.message
-        # A model has one kind of them, and of two classes two.
-        found = [measured for name, measured in (
-            ("coverage", message.coverage), ("labels", message.labels),
-            ("top_label", message.top_label), ("class_1", message.class_1)) if message.HasField(name)]
-        if not found:
-            raise errors.FailedPrecondition("there is no labelled observation yet, so the error is not "
-                                            "known: ask again when there are some",
-                                            reason="INSUFFICIENT_DATA")
-        return max(found, key=order)
+        if message.class_1_is_worse:
+            return message.class_1
+        # A model has one kind of them.
+        for name, measured in (("coverage", message.coverage), ("labels", message.labels),
+                               ("top_label", message.top_label)):
+            if message.HasField(name):
+                return measured
+        raise errors.FailedPrecondition("there is no labelled observation yet, so the error is not "
+                                        "known: ask again when there are some",
+                                        reason="INSUFFICIENT_DATA")
 
 
 class _Judged(Result[_Message]):
@@ -175,6 +164,11 @@ class _Judged(Result[_Message]):
     def _grounds(self) -> str:
         """What else a failed test says."""
         raise NotImplementedError
+
+
+def _error_of(group: evaluation.EvaluatedGroup) -> monitoring.ErrorInterval:
+    """Of two classes, the error of the worse event."""
+    return group.class_1_error if group.class_1_is_worse else group.error
 
 
 def _status(text: str) -> Status:
@@ -229,13 +223,16 @@ class Calibration(_Judged[calibration.GetCalibrationResponse]):
                 "create it with monitoring, perhaps as a new version")
 
     def __repr__(self) -> str:
-        return _reading_text(short_name(self.model), self.message.reading)
+        return self._with_table(reading_text(short_name(self.model), self.message.reading))
+
+    def _table(self) -> reading_pb2.Table | None:
+        return self.message.labels.table if self.message.HasField("labels") else None
 
     def _headline(self) -> str:
         return self.message.reading.verdict.text
 
     def _lines(self) -> list[tuple[str, str]]:
-        return _reading_lines(self.message.reading)[1:]
+        return reading_lines(self.message.reading)[1:]
 
     @property
     def _current(self) -> monitoring.ErrorMeasurement:
@@ -313,9 +310,8 @@ class Evaluation(_Judged[evaluation.Evaluation]):
     def worst_error(self) -> monitoring.ErrorInterval:
         """The error that decides the status, without groups: `estimate`, `lower`, `upper` in [0, 1].
 
-        Of two classes, `error` is that of the top label and `class_1_error` that of class 1. The larger
-        lower end decides OVER_LIMIT, and the larger upper end the other statuses. Of forecasts it is
-        the coverage error.
+        Of two classes, `error` is that of the top label and `class_1_error` that of class 1, and
+        `class_1_decides` says which one it is. Of forecasts it is the coverage error.
         """
         message = self.message
         if message.HasField("forecast"):
@@ -323,22 +319,21 @@ class Evaluation(_Judged[evaluation.Evaluation]):
             return monitoring.ErrorInterval(
                 estimate=found.coverage_error, lower=found.coverage_error_lower,
                 upper=found.coverage_error_upper)
-        return worst(message, self.over_limit)
+        return message.class_1_error if message.class_1_decides else message.error
 
     def _error_text(self) -> str:
         return self.message.reading.how_bad.text
 
     def _grounds(self) -> str:
-        lines = [line for line in _reading_lines(self.message.reading)
+        lines = [line for line in reading_lines(self.message.reading)
                  if line[0] not in ("verdict", "how bad")] + self._group_lines()
-        return "\n".join(_wrapped(f"{title:<{_INDENT}}{words}", _INDENT) for title, words in lines)
+        return "\n".join(wrapped(f"{title:<{INDENT}}{words}", INDENT) for title, words in lines)
 
     def _group_lines(self) -> list[tuple[str, str]]:
         """The groups, the worst first."""
-        groups = sorted(self.message.groups, key=lambda group: order(worst(group, True)),
-                        reverse=True)
+        groups = sorted(self.message.groups, key=lambda group: _error_of(group).lower, reverse=True)
         return [(f"group {group.name or '(none)'}",
-                 f"off by {interval(worst(group, True))} points, {count(group.observations, 'row')}, "
+                 f"off by {interval(_error_of(group))} points, {count(group.observations, 'row')}, "
                  f"{Facts(group).status}{', MISCALIBRATED' if group.rejected else ''}")
                 for group in groups]
 
@@ -346,7 +341,7 @@ class Evaluation(_Judged[evaluation.Evaluation]):
         return self.message.reading.verdict.text
 
     def _lines(self) -> list[tuple[str, str]]:
-        lines = _reading_lines(self.message.reading)[1:] + self._group_lines()
+        lines = reading_lines(self.message.reading)[1:] + self._group_lines()
         if self.message.HasField("forecast"):
             return lines + forecast_lines(self.message.forecast)
         scores = self.message.scores
@@ -410,9 +405,10 @@ class LabelEvaluation(_Judged[multilabel_pb2.MultilabelCalibration]):
         return self._texts[0]
 
     def _lines(self) -> list[tuple[str, str]]:
-        return [("", text) for text in self._texts[1:]] + [
-            (label.name, f"{interval(label.error)}, {count(label.truths, 'truth')}"
-             if label.HasField("error") else "no known truth") for label in self.message.labels]
+        return [("", text) for text in self._texts[1:]]
+
+    def _table(self) -> reading_pb2.Table | None:
+        return self.message.table
 
 
 class Estimate(Result[calibration.CalibrationErrorEstimate]):

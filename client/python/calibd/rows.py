@@ -52,6 +52,20 @@ _POSITIVE_CLASS = wire.number_of(ingest.Observations, "positive_class")
 _VALUES = wire.number_of(ingest.DoubleValues, "values")
 
 
+class Dropped(NamedTuple):
+    """How many rows, and labels by id, were dropped before they were sent."""
+
+    rows: int = 0
+    labels: int = 0
+
+    def plus(self, other: Dropped) -> Dropped:
+        """The sum of both."""
+        return Dropped(self.rows + other.rows, self.labels + other.labels)
+
+
+NOTHING_DROPPED = Dropped()
+
+
 class Chunk(NamedTuple):
     """Serialized rows. Chunks of one kind can follow each other in a message: their lists join."""
 
@@ -59,8 +73,8 @@ class Chunk(NamedTuple):
     parts: list[bytes]
     # The caller's numbers of the rows.
     rows: Integers
-    # Invalid rows before them that were dropped.
-    dropped_rows: int = 0
+    # What was dropped before them, of which they tell the server.
+    dropped: Dropped = NOTHING_DROPPED
 
     @property
     def size(self) -> int:
@@ -73,10 +87,10 @@ class Chunk(NamedTuple):
         return not self.kind
 
 
-def dropped_chunk(classes: Classes, rows: int) -> Chunk:
-    """The number of dropped rows, without a row."""
+def dropped_chunk(classes: Classes, dropped: Dropped) -> Chunk:
+    """What was dropped, without a row."""
     field = _FIELDS["", False, 8] if classes.forecast is None else _FORECASTS
-    return Chunk(("dropped",), wire.nested(field, []), np.empty(0, np.int64), rows)
+    return Chunk(("dropped",), wire.nested(field, []), np.empty(0, np.int64), dropped)
 
 
 def as_probabilities(matrix: Floats) -> Floats:
@@ -293,7 +307,7 @@ class Rows:
         if is_score:
             parts.append(wire.integer_field(_POSITIVE_CLASS, POSITIVE_CLASS))
         kind = (*fields, is_score, not truths, *self._texts, self._times is None)
-        return Chunk(kind, parts, numbers + first, dropped)
+        return Chunk(kind, parts, numbers + first, Dropped(dropped))
 
     def _field(self, prefix: str, matrix: Floats) -> int:
         """The field of a matrix."""

@@ -19,7 +19,7 @@ from calibd.calls import (NO_EXTRAS, Call, call_size, is_plain, listed, one_row,
 from calibd.delivery import Delivery
 from calibd.errors import CalibdError, FieldError
 from calibd.loss_log import amounts
-from calibd.rows import (MANY_ROWS, WHOLE_WARNING, Chunk, Extras, LabelRows, Rows, invalid_rows,
+from calibd.rows import (MANY_ROWS, WHOLE_WARNING, Chunk, Dropped, Extras, LabelRows, Rows, invalid_rows,
                          rows_of)
 from calibd.stream_settings import StreamSettings
 from calibd.transport import StreamChannels
@@ -334,7 +334,7 @@ class ObservationStream:
                 first, counts.rows = counts.rows, counts.rows + count
             if delivery.is_over or (delivery.buffered and delivery.buffered + size
                                     > self._settings.max_buffer_bytes):
-                delivery.drop(0 if labels_only else count, count if labels_only else 0)
+                delivery.drop(Dropped(labels=count) if labels_only else Dropped(count))
             else:
                 delivery.append(Call(is_single, labels_only, first, count, size, values, truths, extras,
                                      logits, baseline))
@@ -346,11 +346,9 @@ class ObservationStream:
             ledger.keep_dropped([FieldError("labels" if labels_only else "rows", text_of(error))])
             if labels_only:
                 ledger.counts.labels += count
-                ledger.counts.dropped_labels += count
             else:
                 ledger.counts.rows += count
-                ledger.counts.dropped_rows += count
-                self._delivery.unreported_dropped += count
+            self._delivery.count_dropped(Dropped(labels=count) if labels_only else Dropped(count))
             self._delivery.log.log_soon()
 
     # --- a stream that blocks: the caller checks and serializes the rows ---
@@ -385,14 +383,16 @@ class ObservationStream:
             dropped = len(rows) - int(rows.valid.sum())
             with self._changed:
                 ledger.keep_dropped(() if fault is None else fault.fields)
-                if what == "rows":
+                if what == "labels":
+                    ledger.counts.labels += dropped
+                    delivery.count_dropped(Dropped(labels=dropped))
+                elif dropped == len(rows):
+                    ledger.counts.rows += dropped
+                    delivery.count_dropped(Dropped(dropped))
+                else:
+                    # The first chunk reports them.
                     ledger.counts.rows += dropped
                     ledger.counts.dropped_rows += dropped
-                    # The first chunk reports them, if there is one, and else the next one.
-                    delivery.unreported_dropped += dropped if dropped == len(rows) else 0
-                else:
-                    ledger.counts.labels += dropped
-                    ledger.counts.dropped_labels += dropped
             for chunk in rows.chunks(first, ledger.max_rows, ledger.max_bytes):
                 try:
                     self._push(chunk)
@@ -423,13 +423,12 @@ class ObservationStream:
                 counts.labels += len(item.rows)
             else:
                 counts.rows += len(item.rows)
-                item = item._replace(dropped_rows=item.dropped_rows + delivery.unreported_dropped)
-                delivery.unreported_dropped = 0
+                item = item._replace(dropped=item.dropped.plus(delivery.take_unreported()))
             delivery.append(item)
             self._changed.notify_all()
 
     def _report_dropped_early(self) -> None:
-        """Reports dropped rows early, unless the stream has a key. Requires the lock to be held."""
+        """Reports what was dropped early, unless the stream has a key. Requires the lock to be held."""
         # With a key, the batches depend on the calls of send() alone.
         if not self._settings.idempotency_key and not self._drops:
             self._delivery.report_dropped()

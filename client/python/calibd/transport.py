@@ -314,6 +314,11 @@ class Transport:
 
     def unary(self, method: str, request: Message, response: Type[_Response]) -> _Response:
         """Calls METHOD of "Service/Method" until it succeeds or a retry is pointless."""
+        return self.counted_unary(method, request, response)[0]
+
+    def counted_unary(self, method: str, request: Message,
+                      response: Type[_Response]) -> tuple[_Response, int]:
+        """As unary(). Returns the answer and the number of attempts."""
         self._check_size(request)
         attempts = 0
 
@@ -332,7 +337,7 @@ class Transport:
                 answer: _Response = call(request, timeout=remaining, wait_for_ready=attempts > 1)
             return answer
 
-        return retry(attempt, self.timeout, self.timeout, self.log_outage)
+        return retry(attempt, self.timeout, self.timeout, self.log_outage), attempts
 
     @contextlib.contextmanager
     def server_stream(self, method: str, request: Message, response: Type[_Response],

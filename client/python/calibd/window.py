@@ -10,7 +10,7 @@ import numpy as np
 from calibd import wire
 from calibd.arrays import Integers
 from calibd.errors import Aborted, CalibdError, DataLoss, FieldError
-from calibd.rows import Chunk
+from calibd.rows import NOTHING_DROPPED, Chunk, Dropped
 from calibd.v1 import ingest_service_pb2 as ingest
 
 _REQUEST_BATCH = wire.number_of(ingest.StreamObservationsRequest, "batch")
@@ -18,6 +18,7 @@ _SEQUENCE = wire.number_of(ingest.StreamObservationsRequest.Batch, "sequence")
 _OBSERVATIONS = wire.number_of(ingest.StreamObservationsRequest.Batch, "observations")
 _LABELS = wire.number_of(ingest.StreamObservationsRequest.Batch, "labels")
 _DROPPED_ROWS = wire.number_of(ingest.Observations, "dropped_rows")
+_DROPPED_LABELS = wire.number_of(ingest.Observations, "dropped_labels")
 _SKIP_INVALID_ROWS = wire.number_of(ingest.Observations, "skip_invalid_rows")
 
 # Upper bound of the size of a request without its chunks.
@@ -37,8 +38,8 @@ class Batch:
     # Size of its chunks.
     size: int
     has_labels_only: bool
-    # Invalid rows before it that its request reports.
-    dropped_rows: int = 0
+    # What its request reports to be dropped.
+    dropped: Dropped = NOTHING_DROPPED
     written_before: bool = False
     rejected_rows: int = 0
     skipped_rows: int = 0
@@ -84,7 +85,8 @@ class StreamCounts:
     # Rows that were left out because they are invalid, or because the buffer of a stream with
     # on_full="drop" had no room. The stream tells the server their number, and the server counts them.
     dropped_rows: int = 0
-    # Labels that the server accepted with any outcome, that it rejected, and that were dropped.
+    # Labels that the server accepted with any outcome, that it rejected, and that were dropped, which
+    # the stream also tells the server.
     accepted_labels: int = 0
     rejected_labels: int = 0
     dropped_labels: int = 0
@@ -147,8 +149,9 @@ class SendWindow:
     def push(self, chunks: list[Chunk], skips_invalid: bool) -> None:
         """Numbers a batch of chunks of one kind. skips_invalid: the server leaves out invalid rows."""
         parts = [part for chunk in chunks for part in chunk.parts]
-        if dropped_rows := sum(chunk.dropped_rows for chunk in chunks):
-            parts.append(wire.integer_field(_DROPPED_ROWS, dropped_rows))
+        dropped = Dropped(*(sum(counts) for counts in zip(*(chunk.dropped for chunk in chunks))))
+        parts += [wire.integer_field(field, number) for field, number in (
+            (_DROPPED_ROWS, dropped.rows), (_DROPPED_LABELS, dropped.labels)) if number]
         labels_only = chunks[0].has_labels_only
         if skips_invalid and not labels_only:
             parts.append(wire.integer_field(_SKIP_INVALID_ROWS, 1))
@@ -157,7 +160,7 @@ class SendWindow:
             wire.integer_field(_SEQUENCE, self.next_sequence), *content]))
         rows = chunks[0].rows if len(chunks) == 1 else np.concatenate([c.rows for c in chunks])
         self._batches.append(Batch(self.next_sequence, request, rows,
-                                   sum(chunk.size for chunk in chunks), labels_only, dropped_rows))
+                                   sum(chunk.size for chunk in chunks), labels_only, dropped))
         self.next_sequence += 1
 
     def take_next(self) -> tuple[Batch, bool]:

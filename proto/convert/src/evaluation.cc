@@ -481,6 +481,7 @@ v1::EvaluatedGroup ToProto(const GroupResult& group, const std::string& name, do
     *proto.mutable_class_1_error() = ToProto(*group.error.class_1);
     lower = std::max(lower, group.error.class_1->lower);
     upper = std::max(upper, group.error.class_1->upper);
+    proto.set_class_1_is_worse(Exceeds(proto.class_1_error(), proto.error()));
   }
   proto.set_status(StatusAgainst(error_limit, lower, upper));
   proto.set_log10_e_value(group.log10_e_value);

@@ -24,6 +24,11 @@ constexpr double kMostDecimals = 10;
 // Larger exponents have no digits after the decimal point, and no exponent of their own.
 constexpr double kMostFixedPower = 1e3;
 
+// Whether a byte of a text in UTF-8 is the first one of a character.
+bool BeginsCharacter(char byte) noexcept {
+  return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U;
+}
+
 // Whether a formatted number shows nothing but zeros after a minus sign.
 bool IsMinusZero(const std::string& number) {
   return number.starts_with('-') && number.find_first_not_of("0.", 1) == std::string::npos;
@@ -213,13 +218,16 @@ std::string Plain(std::string text) {
   return text;
 }
 
+std::size_t CountCharacters(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, BeginsCharacter));
+}
+
 std::string CutLines(const std::string& text, std::size_t width) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
   for (std::string& line : lines) {
     std::size_t characters = 0;
     for (std::size_t i = 0; i < line.size(); ++i) {
-      // True for the first byte of a character.
-      if ((static_cast<unsigned char>(line[i]) & 0xc0U) == 0x80U) continue;
+      if (!BeginsCharacter(line[i])) continue;
       if (characters == width) {
         line.resize(i);
         break;

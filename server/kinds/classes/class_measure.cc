@@ -125,11 +125,6 @@ ErrorReading MeasuredClassError::Read(const ErrorSnapshot& error) const {
     start = RecoveredStart(sums, *marks, budget.series, error.over_at, error.error_limit);
   }
   reading.recovered = start.has_value();
-  if (error.over && !reading.recovered) {
-    const auto again = OverAgainSince(sums, *marks, error.over_at, error.error_limit,
-                                      EndsOfStretch(budget.series));
-    if (again.has_value()) reading.over_again_since = Since(*again).first_observation;
-  }
   if (reading.recovered) {
     levels = RecoveryLevels(RecoveryLevel(error.over_at, *start));
   } else if (budget.recent > 0) {
@@ -146,6 +141,13 @@ ErrorReading MeasuredClassError::Read(const ErrorSnapshot& error) const {
     newest.intervals[s] = BinnedErrorInterval(part.series[s], levels.SharedBy(budget.series));
   }
   return reading;
+}
+
+std::optional<std::int64_t> MeasuredClassError::OverAgainSince(const ErrorSnapshot& error) const {
+  const auto start = server::OverAgainSince(sums, *marks, error.over_at, error.error_limit,
+                                            EndsOfStretch(budget.series));
+  if (!start.has_value()) return std::nullopt;
+  return Since(*start).first_observation;
 }
 
 std::optional<RowsUntilDecided> MeasuredClassError::Foresee(const ErrorSnapshot& error) const {

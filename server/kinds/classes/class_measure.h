@@ -82,6 +82,8 @@ struct MeasuredClassError final : MeasuredError {
   // The sums over the observations after `start`, which is 0 or the count of a mark.
   [[nodiscard]] ErrorSums Since(std::int64_t start) const noexcept;
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
+  [[nodiscard]] std::optional<std::int64_t> OverAgainSince(
+      const ErrorSnapshot& error) const override;
   [[nodiscard]] std::optional<RowsUntilDecided> Foresee(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;

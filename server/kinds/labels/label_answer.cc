@@ -105,7 +105,7 @@ void DescribeLabels(const DescribedModel& model, v1::GetCalibrationResponse& res
     if (error.acknowledged) label.set_acknowledged_limit(error.limit);
     const ErrorReading& reading = error.Read();
     if (reading.recovered) label.set_recovered_since(reading.newest->first_observation);
-    if (reading.over_again_since.has_value()) label.set_over_again_since(*reading.over_again_since);
+    if (const auto again = error.OverAgainSince()) label.set_over_again_since(*again);
   }
 }
 

@@ -42,13 +42,6 @@ ErrorReading MeasuredLabels::Read(const ErrorSnapshot& error) const {
     start = RecoveredStart(sums, *marks, label_count, error.over_at, error.error_limit);
   }
   reading.recovered = start.has_value();
-  if (error.over && !reading.recovered) {
-    const auto again =
-        OverAgainSince(sums, *marks, error.over_at, error.error_limit, EndsOfStretch(label_count));
-    if (again.has_value()) {
-      reading.over_again_since = SumsSince(sums, *marks, *again).first_observation;
-    }
-  }
   if (reading.recovered) {
     own = RecoveryLevels(RecoveryLevel(error.over_at, *start));
   } else if (is_model) {
@@ -62,6 +55,13 @@ ErrorReading MeasuredLabels::Read(const ErrorSnapshot& error) const {
                     .observations = part.count(),
                     .intervals = {part.totals.Interval(label_count, own), std::nullopt}};
   return reading;
+}
+
+std::optional<std::int64_t> MeasuredLabels::OverAgainSince(const ErrorSnapshot& error) const {
+  const auto start = server::OverAgainSince(sums, *marks, error.over_at, error.error_limit,
+                                            EndsOfStretch(label_count));
+  if (!start.has_value()) return std::nullopt;
+  return SumsSince(sums, *marks, *start).first_observation;
 }
 
 std::optional<std::int64_t> LabelMeasure::Recovered(const Sums& sums, std::int64_t /*count*/,

@@ -53,6 +53,8 @@ struct MeasuredLabels final : MeasuredError {
     return kEvents;
   }
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
+  [[nodiscard]] std::optional<std::int64_t> OverAgainSince(
+      const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;
   void DescribeIntervals(const ErrorStretch& stretch, v1::ErrorMeasurement& out) const override;

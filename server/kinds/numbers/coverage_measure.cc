@@ -170,13 +170,12 @@ std::optional<std::int64_t> MeasuredCoverage::Recovered(std::int64_t alarm,
   });
 }
 
-std::optional<std::int64_t> MeasuredCoverage::OverAgain(std::int64_t alarm,
-                                                        double error_limit) const {
+std::optional<std::int64_t> MeasuredCoverage::OverAgainSince(const ErrorSnapshot& error) const {
   const CoveragePartition partition(*cells);
-  const auto start = OverAgainSince(Starts(), count, alarm, error_limit,
-                                    [&](std::int64_t from, std::int64_t end, double level) {
-                                      return EndsBetween(partition, from, end, level);
-                                    });
+  const auto start = calibd::OverAgainSince(Starts(), count, error.over_at, error.error_limit,
+                                            [&](std::int64_t from, std::int64_t end, double level) {
+                                              return EndsBetween(partition, from, end, level);
+                                            });
   if (!start.has_value()) return std::nullopt;
   return MarkAt(*start)->first_observation;
 }
@@ -213,9 +212,6 @@ ErrorReading MeasuredCoverage::Read(const ErrorSnapshot& error) const {
   if (const std::optional<CoverageStretch> newest = Newest(error)) {
     reading.newest = StretchOf(*newest);
     reading.recovered = newest->recovered;
-  }
-  if (error.over && !reading.recovered) {
-    reading.over_again_since = OverAgain(error.over_at, error.error_limit);
   }
   if (error.over || error.acknowledged) {
     reading.status = LimitStatus::kOverLimit;

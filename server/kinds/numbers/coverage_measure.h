@@ -88,8 +88,6 @@ struct MeasuredCoverage final : MeasuredError {
   // Since which count the coverage error is within error_limit again, after it exceeded the limit
   // at the count `alarm`: see calibd/core/newest_stretch.h.
   [[nodiscard]] std::optional<std::int64_t> Recovered(std::int64_t alarm, double error_limit) const;
-  // See ErrorReading::over_again_since.
-  [[nodiscard]] std::optional<std::int64_t> OverAgain(std::int64_t alarm, double error_limit) const;
   // The stretch that answers show; see ErrorReading::newest.
   [[nodiscard]] std::optional<CoverageStretch> Newest(const ErrorSnapshot& error) const;
   // A tied outcome is neither inside nor outside of a central interval.
@@ -101,6 +99,8 @@ struct MeasuredCoverage final : MeasuredError {
     return kEvents;
   }
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
+  [[nodiscard]] std::optional<std::int64_t> OverAgainSince(
+      const ErrorSnapshot& error) const override;
   [[nodiscard]] std::optional<RowsUntilDecided> Foresee(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;

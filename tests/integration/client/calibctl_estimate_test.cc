@@ -113,7 +113,7 @@ TEST(CalibctlEstimateTest, CountsDroppedRows) {
   CalibctlRun run(EstimateArguments(files, {"--estimators", "bins", "--drop-invalid"}));
   ASSERT_EQ(run.exit_code(), 0) << run.error();
   EXPECT_THAT(run.output(), AllOf(HasSubstr("observations 1 to 800,"),
-                                  HasSubstr("\n1 invalid rows were left out\n")));
+                                  HasSubstr("\n1 invalid row was left out\n")));
 }
 
 TEST(CalibctlEstimateTest, ExplainsWrongUse) {

@@ -128,10 +128,10 @@ TEST(CalibctlEvaluateTest, FeaturesTestSimilarCases) {
   damaged.emplace_back("--drop-invalid");
   CalibctlRun dropped(damaged);
   ASSERT_EQ(dropped.exit_code(), 0) << dropped.error();
-  EXPECT_EQ(dropped.output(), run.output() + "\n1 invalid rows were left out\n");
+  EXPECT_EQ(dropped.output(), run.output() + "\n1 invalid row was left out\n");
   CalibctlRun few(with(write("few.csv", "1,2\n3,4\n")));
   EXPECT_EQ(few.exit_code(), 1);
-  EXPECT_THAT(few.error(), HasSubstr("has 2 rows, expected one for each of the 400 predictions"));
+  EXPECT_THAT(few.error(), HasSubstr("has 2 rows, expected one for each of 400 predictions"));
   CalibctlRun text(with(write("text.csv", "1,x\n")));
   EXPECT_EQ(text.exit_code(), 1);
   EXPECT_THAT(text.error(), HasSubstr("text.csv line 1, column 2: \"x\" is not a number"));
@@ -356,7 +356,7 @@ TEST(CalibctlEvaluateTest, RecordsRenormalisationInTheProvenance) {
   EXPECT_NEAR(rows.at("largestRowSumCorrection").get<double>(), 0.31, 1e-12);
   CalibctlRun table(arguments);
   ASSERT_EQ(table.exit_code(), 0) << table.error();
-  EXPECT_THAT(table.output(), HasSubstr("1 rows were divided by their sums, which differed from 1 "
+  EXPECT_THAT(table.output(), HasSubstr("1 row was divided by its sum, which differed from 1 "
                                         "by at most 0.31"));
 }
 

@@ -169,6 +169,7 @@ TEST(MonitorTest, SendsIdsLabelsAndGroupsOfFloats) {
   EXPECT_EQ(counts.labels.dropped, 1);
   EXPECT_EQ(counts.overflowed, 0);
   EXPECT_EQ(server.Calibration("m").dropped_rows(), 3);
+  EXPECT_EQ(server.Calibration("m").dropped_labels(), 1);
   ASSERT_FALSE(log.sentences().empty());
   EXPECT_THAT(log.sentences()[0], HasSubstr("the first invalid one: rows[2].probabilities sums"));
 }

@@ -295,7 +295,7 @@ TEST_F(IngestTest, ObserveCountsOnceWithAProducer) {
   EXPECT_EQ(client_->GetCalibration(kIngestModel).dropped_rows(), 3);
 }
 
-TEST_F(IngestTest, DroppedRowsAreCountedWithoutAValidOne) {
+TEST_F(IngestTest, DroppedRowsAndLabelsAreCountedWithoutAValidRow) {
   TemporaryFolder folder;
   const std::string data = (folder.path() / "data").string();
   Start({"--data-dir", data});
@@ -303,6 +303,7 @@ TEST_F(IngestTest, DroppedRowsAreCountedWithoutAValidOne) {
   request.set_model(kIngestModel);
   request.set_request_id("all-invalid");
   request.mutable_observations()->set_dropped_rows(100);
+  request.mutable_observations()->set_dropped_labels(40);
   v1::ObserveResponse response;
   ASSERT_TRUE(client_->Observe(request, &response).ok());
   EXPECT_EQ(response.accepted_rows(), 0);
@@ -312,10 +313,13 @@ TEST_F(IngestTest, DroppedRowsAreCountedWithoutAValidOne) {
   skipped.mutable_observations()->set_labels(0, 10);
   skipped.mutable_observations()->set_skip_invalid_rows(true);
   skipped.mutable_observations()->set_dropped_rows(5);
+  skipped.mutable_observations()->set_dropped_labels(2);
   ASSERT_TRUE(client_->Observe(skipped).ok());
   for (int life = 0; life < 2; ++life) {
     const v1::GetCalibrationResponse calibration = client_->GetCalibration(kIngestModel);
     EXPECT_EQ(calibration.dropped_rows(), 105);
+    EXPECT_EQ(calibration.dropped_labels(), 42);
+    EXPECT_THAT(calibration.reading().data().text(), HasSubstr("42 labels dropped by producers"));
     EXPECT_EQ(calibration.rejected_rows(), 1);
     EXPECT_EQ(calibration.observations(), 0);
     if (life > 0) break;

@@ -47,12 +47,14 @@ TEST(BatchBuilderTest, FillsMessagesUpToTheServersLimit) {
       }
       ASSERT_TRUE(builder.ok()) << builder.status();
       const std::vector<double> row(static_cast<std::size_t>(m), 1.0 / m);
-      for (int i = 0; i < 3; ++i) builder->AddDropped();
+      for (int i = 0; i < 3; ++i) builder->AddDropped({.rows = 1});
       std::int64_t rows = 0;
       while (!builder->NeedsNewBatch(RowOf(row, m - 1))) builder->Add(RowOf(row, m - 1), rows++);
       OutgoingBatch batch = builder->Take();
       batch.request.mutable_batch()->set_sequence(std::numeric_limits<std::int64_t>::max());
       batch.request.mutable_batch()->mutable_observations()->set_dropped_rows(
+          std::numeric_limits<std::int64_t>::max());
+      batch.request.mutable_batch()->mutable_observations()->set_dropped_labels(
           std::numeric_limits<std::int64_t>::max());
       const auto size = static_cast<std::int64_t>(batch.request.ByteSizeLong());
       EXPECT_LE(size, bytes) << m;
@@ -165,7 +167,7 @@ TEST(BatchBuilderTest, KeepsIdsAndLabelsWithTheirRows) {
   const std::vector<double> row = {0.5, 0.5};
   auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
   ASSERT_TRUE(builder.ok());
-  builder->AddDropped();
+  builder->AddDropped({.rows = 1, .labels = 2});
   builder->Add(LabelRow{"b", LabelsOf(1)}, 4);
   builder->Add(LabelRow{"a", LabelsOf(0)}, 6);
   const OutgoingBatch labels = builder->Take();
@@ -179,15 +181,16 @@ TEST(BatchBuilderTest, KeepsIdsAndLabelsWithTheirRows) {
   EXPECT_THAT(rows.request.batch().observations().prediction_ids(), ElementsAre("c"));
   EXPECT_EQ(rows.request.batch().observations().labels_size(), 0);
   EXPECT_EQ(rows.request.batch().observations().dropped_rows(), 1) << "labels cannot carry it";
+  EXPECT_EQ(rows.request.batch().observations().dropped_labels(), 2);
 }
 
 TEST(BatchBuilderTest, CarriesDroppedRowsOnceAndKeepsRowNumbers) {
   const std::vector<double> row = {0.5, 0.5};
   auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
   ASSERT_TRUE(builder.ok());
-  builder->AddDropped();
+  builder->AddDropped({.rows = 1});
   builder->Add(RowOf(row, 1), 1);
-  builder->AddDropped();
+  builder->AddDropped({.rows = 1});
   builder->Add(RowOf(row, 0), 3);
   const OutgoingBatch first = builder->Take();
   EXPECT_THAT(first.row_numbers, ElementsAre(1, 3));
@@ -202,8 +205,8 @@ TEST(BatchBuilderTest, ReportsDroppedRowsThatNoRowFollows) {
   auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
   ASSERT_TRUE(builder.ok());
   builder->Add(LabelRow{"b", LabelsOf(1)}, 4);
-  builder->AddDropped();
-  builder->AddDropped();
+  builder->AddDropped({.rows = 1});
+  builder->AddDropped({.rows = 1});
   EXPECT_TRUE(builder->Take().has_labels());
   ASSERT_FALSE(builder->empty());
   const std::vector<double> row = {0.5, 0.5};

@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "client/cli/reports/bins_report.h"
-#include "client/cli/reports/label_report.h"
 #include "client/cli/reports/reading_report.h"
 
 namespace calibd::cli {
@@ -52,27 +51,25 @@ TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
   EXPECT_THAT(DescribeBins(response), HasSubstr("\nP(yes)          rows  says %  is %"));
 }
 
-TEST(ShowReportTest, ALabelSaysSinceWhichRowItIsCounted) {
-  v1::MultilabelCalibration labels;
-  v1::LabelCalibration& over = *labels.add_labels();
-  over.set_name("wind");
-  over.set_status(v1::CalibrationError::OVER_LIMIT);
-  over.set_rejected(true);
-  EXPECT_THAT(DescribeLabels(labels), HasSubstr("  over the limit, rejected\n"));
-  over.set_since_observation(4001);
-  over.set_acknowledged_limit(0.187);
-  EXPECT_THAT(DescribeLabels(labels),
-              HasSubstr("  over the limit, rejected, counted since row 4001, accepted up to 18.7 "
-                        "points\n"));
-  over.set_recovered_since(5121);
-  EXPECT_THAT(DescribeLabels(labels), HasSubstr("  recovered since row 5121, rejected, counted "));
-  // The estimate is left out beside an interval that begins at 0.
-  over.set_truths(100);
-  over.mutable_error()->set_estimate(0.028);
-  over.mutable_error()->set_upper(0.075);
-  EXPECT_THAT(DescribeLabels(labels), HasSubstr("  -           0 to 7.5  "));
-  over.mutable_error()->set_lower(0.011);
-  EXPECT_THAT(DescribeLabels(labels), HasSubstr("  2.8         1.1 to 7.5  "));
+TEST(ShowReportTest, ATableShowsItsFirstRowsAndCountsCharacters) {
+  v1::Table table;
+  table.set_short_rows(2);
+  table.add_columns("label");
+  table.add_columns("truths");
+  for (const char* const name : {"K\u00fcche", "rain\x1b", "fog"}) {
+    v1::Table::Row& row = *table.add_rows();
+    row.add_cells(name);
+    row.add_cells("10");
+  }
+  EXPECT_EQ(DescribeTable(table, false),
+            "label  truths\nK\u00fcche      10\nrain?      10\n... 1 more\n");
+  EXPECT_EQ(DescribeTable(table, true),
+            "label  truths\nK\u00fcche      10\nrain?      10\nfog        10\n");
+  // A line has the same width with any letters.
+  v1::Reading reading;
+  reading.mutable_verdict()->set_text("off by \u00fc\u00fc\u00fc and more");
+  EXPECT_EQ(DescribeReading("", reading, 24),
+            "verdict   off by \u00fc\u00fc\u00fc and\n          more\n");
 }
 
 TEST(ShowReportTest, TheBinsOfForecastsAreTheCellsOfTheirOutcomes) {

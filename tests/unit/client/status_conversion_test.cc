@@ -43,6 +43,27 @@ TEST(FromGrpcStatusTest, SurvivesInvalidDetails) {
   EXPECT_TRUE(FieldViolations(status).empty());
 }
 
+// A terminal would obey them, and a log would have false lines.
+TEST(FromGrpcStatusTest, EscapesControlCharactersOfTheServer) {
+  rpc::Status wire;
+  wire.set_code(3);
+  wire.set_message("no\x1b[31m such\nmodel\u202e");
+  rpc::BadRequest bad_request;
+  auto& violation = *bad_request.add_field_violations();
+  violation.set_field("rows[1].\x1b");
+  violation.set_description("is\r wrong");
+  Pack(bad_request, "BadRequest", wire);
+  const absl::Status status = FromGrpcStatus(
+      {grpc::StatusCode::INVALID_ARGUMENT, wire.message(), wire.SerializeAsString()});
+  EXPECT_EQ(std::string(status.message()),
+            "no\\u001b[31m such\\nmodel\\u202e; rows[1].\\u001b: is\\r wrong");
+  ASSERT_EQ(FieldViolations(status).size(), 1U);
+  EXPECT_EQ(FieldViolations(status)[0].description, "is\\r wrong");
+  EXPECT_EQ(
+      FromGrpcStatus({grpc::StatusCode::NOT_FOUND, std::string(20'000, 'x')}).message().size(),
+      10'000U);
+}
+
 TEST(FromGrpcStatusTest, KeepsUnimplemented) {
   const absl::Status status =
       FromGrpcStatus({grpc::StatusCode::UNIMPLEMENTED, "Compression algorithm 'gzip' is disabled"});

@@ -218,6 +218,65 @@ TEST(ClientWatchTest, AnIdleCallIsPingedUntilItEnds) {
   context.TryCancel();
 }
 
+TEST(ClientWatchTest, GarbageIsNotRetriedForEver) {
+  ScriptedWatches server([](int, grpc::ServerContext&, Writer& writer) -> grpc::Status {
+    // A field of an impossible type, in place of the message.
+    v1::WatchCalibrationResponse response;
+    response.GetReflection()->MutableUnknownFields(&response)->AddLengthDelimited(1)->assign(
+        "\xff");
+    writer.Write(response);
+    return grpc::Status::OK;
+  });
+  int changes = 0;
+  const absl::Status status =
+      server.client().Watch("models/m", [&](const v1::WatchCalibrationResponse&) {
+        ++changes;
+        return true;
+      });
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("without a message that can be read"));
+  EXPECT_EQ(changes, 0);
+  EXPECT_EQ(server.requests().size(), 5U);
+}
+
+absl::StatusOr<std::unique_ptr<Client>> ImpatientClient(const std::string& address) {
+  ClientOptions options;
+  options.call_timeout = std::chrono::seconds(5);
+  return Client::Connect(address, options);
+}
+
+TEST(ClientWatchTest, ASilentServerEndsTheWatch) {
+  ScriptedWatches server([](int, grpc::ServerContext& context, Writer&) -> grpc::Status {
+    calibd::testing::WaitFor([&] { return context.IsCancelled(); }, std::chrono::minutes(2));
+    return grpc::Status::CANCELLED;
+  });
+  const auto client = ImpatientClient(server.address());
+  ASSERT_TRUE(client.ok()) << client.status();
+  const absl::Status status =
+      (*client)->Watch("models/m", [](const v1::WatchCalibrationResponse&) { return true; });
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("sent nothing within 5000 ms"));
+}
+
+TEST(ClientWatchTest, AServerThatWasThereMayBeSilentForAWhile) {
+  ScriptedWatches server(
+      [](int attempt, grpc::ServerContext& context, Writer& writer) -> grpc::Status {
+        if (attempt == 2) {
+          calibd::testing::WaitFor([&] { return context.IsCancelled(); }, std::chrono::minutes(2));
+          return grpc::Status::CANCELLED;
+        }
+        ScriptedWatches::Write(writer, attempt);
+        return attempt == 1 ? grpc::Status(grpc::UNAVAILABLE, "draining") : grpc::Status::OK;
+      });
+  const auto client = ImpatientClient(server.address());
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_TRUE(
+      (*client)
+          ->Watch("models/m",
+                  [](const v1::WatchCalibrationResponse& change) { return change.revision() < 3; })
+          .ok());
+}
+
 // A client must not wait because of another client's failure.
 TEST(ClientWatchTest, EachClientHasAConnectionOfItsOwn) {
   std::mutex mutex;

@@ -91,6 +91,28 @@ TEST(EvaluationReadingTest, TheWorseOfTwoEventsDecides) {
               StartsWith("P(class 1) off by 10 points (8 to 12; limit 2 points)"));
 }
 
+TEST(EvaluationReadingTest, OneOfTwoEventsDecidesTheStatus) {
+  v1::Evaluation evaluation = OfClasses();
+  *evaluation.mutable_error() = Ends(0.05, 0.03, 0.06);
+  const auto decides = [&evaluation](double lower, double upper) {
+    *evaluation.mutable_class_1_error() = Ends(lower, lower, upper);
+    Judge({.error_limit = 0.02}, evaluation);
+    return evaluation.class_1_decides();
+  };
+  // Of an error over the limit, the larger lower end decides.
+  EXPECT_TRUE(decides(0.04, 0.05));
+  EXPECT_FALSE(decides(0.01, 0.09));
+  // Else the larger upper end.
+  *evaluation.mutable_error() = Ends(0.015, 0.01, 0.03);
+  EXPECT_TRUE(decides(0, 0.04));
+  EXPECT_FALSE(decides(0.012, 0.02));
+  *evaluation.mutable_error() = Ends(0.005, 0.001, 0.01);
+  EXPECT_TRUE(decides(0, 0.015));
+  evaluation.clear_class_1_error();
+  Judge({.error_limit = 0.02}, evaluation);
+  EXPECT_FALSE(evaluation.class_1_decides());
+}
+
 // The level of the verdict is that of the gate.
 TEST(EvaluationReadingTest, TheLevelDecides) {
   const v1::Evaluation evaluation = OfClasses();
@@ -115,6 +137,7 @@ TEST(EvaluationReadingTest, AGroupDecidesToo) {
   over.set_name("south");
   *over.mutable_error() = Ends(0.02, 0, 0.1);
   *over.mutable_class_1_error() = Ends(0.09, 0.04, 0.15);
+  over.set_class_1_is_worse(true);
   over.set_status(v1::CalibrationError::OVER_LIMIT);
   over.set_rejected(true);
   const v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.02});

@@ -193,6 +193,9 @@ TEST(VerdictLineTest, SaysWhyNoRowIsCounted) {
   EXPECT_EQ(NextLine(answer).text(),
             "the logs of the producers say why rows are dropped or rejected; then calibctl show "
             "young --verbose");
+  answer.set_dropped_labels(1);
+  EXPECT_THAT(VerdictLine(answer), EndsWith("because producers dropped 30 rows and 1 label"));
+  answer.clear_dropped_labels();
   answer.set_rejected_rows(1);
   v1::LabelArrivals& arrivals = *answer.mutable_label_arrivals();
   arrivals.set_pending(300);
@@ -429,6 +432,11 @@ TEST(DataLineTest, SaysWhichRowsCountAndHowOldTheyAre) {
   EXPECT_EQ(DataLine(answer, Now()),
             "1 counted row, 0 rejected, 3 dropped by producers, 600 pending, 0 without a label, 0 "
             "duplicates; the newest row came just now");
+  answer.set_dropped_labels(1);
+  EXPECT_THAT(DataLine(answer, Now()),
+              HasSubstr(", 3 dropped by producers, 1 label dropped by producers, 600 pending, "));
+  answer.set_dropped_labels(2);
+  EXPECT_THAT(DataLine(answer, Now()), HasSubstr(", 2 labels dropped by producers, "));
   coverage.mutable_labels()->set_waiting(1);
   EXPECT_THAT(DataLine(answer, Now()), HasSubstr(", 1 label waits for its prediction, "));
   coverage.mutable_labels()->set_waiting(20);

@@ -554,8 +554,8 @@ TEST(ClassMeasureTest, AnAlarmRecoversAndItsAcknowledgementRaisesNoLimit) {
     Add(again, bad, rows, rows + 1800);
     EXPECT_FALSE(again.Snapshot().Read().recovered);
     // The start of a stretch that is nearest to the change.
-    EXPECT_FALSE(reading.over_again_since.has_value());
-    const std::int64_t over_again = again.Snapshot().Read().over_again_since.value_or(0);
+    EXPECT_FALSE(watch.Snapshot().OverAgainSince().has_value());
+    const std::int64_t over_again = again.Snapshot().OverAgainSince().value_or(0);
     EXPECT_EQ((over_again - 1) % 1024, 0);
     EXPECT_NEAR(static_cast<double>(over_again), static_cast<double>(rows), 1100);
     again.Acknowledge(static_cast<std::int64_t>(rows) + 1800);

@@ -399,7 +399,7 @@ TEST(CoverageMeasureTest, AnAlarmOfForecastsRecovers) {
   for (const ForecastRow& one : RowsOf(*cells, 8000, 0, 1, 44)) again.Add(one, ++row);
   for (const ForecastRow& one : RowsOf(*cells, 2048, 0, 3, 43)) again.Add(one, ++row);
   EXPECT_FALSE(again.Snapshot().Read().recovered);
-  EXPECT_NEAR(static_cast<double>(again.Snapshot().Read().over_again_since.value_or(0)),
+  EXPECT_NEAR(static_cast<double>(again.Snapshot().OverAgainSince().value_or(0)),
               static_cast<double>(n) + 8000, 1100);
   watch.Acknowledge(static_cast<std::int64_t>(n));
   EXPECT_FALSE(watch.Snapshot().acknowledged);

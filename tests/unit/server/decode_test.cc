@@ -129,6 +129,8 @@ TEST(DecodeTest, RefusesWrongShapes) {
   EXPECT_THAT(Refusal([](auto& o) { o.mutable_labels()->Resize(kMaxRowsPerBatch + 1, 0); }),
               HasSubstr("at most 65536"));
   EXPECT_THAT(Refusal([](auto& o) { o.set_dropped_rows(-1); }), HasSubstr("dropped_rows is -1"));
+  EXPECT_THAT(Refusal([](auto& o) { o.set_dropped_labels(-1); }),
+              HasSubstr("dropped_labels is -1"));
 }
 
 TEST(DecodeTest, ClassNamesMustBeTheModelsInOrder) {
@@ -154,6 +156,7 @@ TEST(DecodeTest, HashDistinguishesContents) {
       DecodeAfter([](auto& o) { o.mutable_probabilities()->set_values(0, 0.251); }).content_hash,
       hash);
   EXPECT_NE(DecodeAfter([](auto& o) { o.set_dropped_rows(1); }).content_hash, hash);
+  EXPECT_NE(DecodeAfter([](auto& o) { o.set_dropped_labels(1); }).content_hash, hash);
   EXPECT_NE(DecodeAfter([](auto& o) { o.add_labels(0); }).content_hash, hash);
 }
 
@@ -327,7 +330,12 @@ TEST(DecodeTest, ABatchOfDroppedRowsNeedsNoRow) {
   const LogRow batch = Decode(observations, declaration, std::chrono::system_clock::now());
   ASSERT_TRUE(batch.validity().ok()) << batch.validity();
   EXPECT_EQ(batch.As<RejectedRow>()->rows, 0);
-  EXPECT_EQ(batch.As<RejectedRow>()->dropped_rows, 7);
+  EXPECT_EQ(batch.As<RejectedRow>()->dropped.rows, 7);
+  v1::Observations of_labels;
+  of_labels.set_dropped_labels(2);
+  const LogRow labels = Decode(of_labels, declaration, std::chrono::system_clock::now());
+  ASSERT_TRUE(labels.validity().ok()) << labels.validity();
+  EXPECT_EQ(labels.As<RejectedRow>()->dropped.labels, 2);
   // Values without rows are invalid as before.
   observations.mutable_probabilities()->add_values(0.5);
   EXPECT_FALSE(Decode(observations, declaration, std::chrono::system_clock::now()).validity().ok());
@@ -348,7 +356,7 @@ TEST(DecodeTest, InvalidRowsAreSkippedOnRequest) {
   ASSERT_TRUE(batch.validity().ok()) << batch.validity();
   EXPECT_THAT(batch.values()->values, ElementsAre(0.25, 0.75, 0.5, 0.5));
   EXPECT_THAT(batch.values()->truths.labels, ElementsAre(0, 1));
-  EXPECT_EQ(batch.As<ObservationsRow>()->dropped_rows, 3);
+  EXPECT_EQ(batch.As<ObservationsRow>()->dropped.rows, 3);
   EXPECT_EQ(batch.skipped.rows, 3);
   ASSERT_EQ(batch.skipped.violations.size(), 3U);
   EXPECT_EQ(PathOf(batch.skipped.violations[0]), "rows[2].probabilities");

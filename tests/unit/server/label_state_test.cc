@@ -507,8 +507,7 @@ TEST(LabelMeasureTest, AnAlarmOfALabelRecoversAndItsMarksAreKeptMeanwhile) {
     const auto back = static_cast<double>(restored.count());
     AddRows(restored, 2048, 0.3, random);
     EXPECT_FALSE(restored.Snapshot().Read().recovered);
-    EXPECT_NEAR(static_cast<double>(restored.Snapshot().Read().over_again_since.value_or(0)), back,
-                1100);
+    EXPECT_NEAR(static_cast<double>(restored.Snapshot().OverAgainSince().value_or(0)), back, 1100);
 
     watch.Acknowledge(watch.count());
     EXPECT_FALSE(watch.Snapshot().acknowledged);

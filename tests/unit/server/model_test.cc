@@ -267,6 +267,7 @@ TEST_F(ModelTest, DoesNotRestoreAnotherModelsState) {
   EXPECT_EQ(code_after([](auto&) {}), absl::StatusCode::kOk);
   EXPECT_EQ(code_after([](auto& state) {
               state.set_dropped_rows(std::numeric_limits<std::int64_t>::max());
+              state.set_dropped_labels(std::numeric_limits<std::int64_t>::max());
             }),
             absl::StatusCode::kOk)
       << "clients claimed it";
@@ -286,6 +287,7 @@ TEST_F(ModelTest, DoesNotRestoreAnotherModelsState) {
         state.mutable_lenses(0)->mutable_blocks(0)->mutable_moments()->set_mean(NAN);
       },
       [](auto& state) { state.set_dropped_rows(-1); },
+      [](auto& state) { state.set_dropped_labels(-1); },
       [](auto& state) { state.set_accepted_batches(std::numeric_limits<std::int64_t>::max()); },
       [](auto& state) {
         state.set_last_observation_time_us(std::numeric_limits<std::int64_t>::max());

@@ -23,7 +23,7 @@ RowValues Values(std::vector<double> probabilities) {
 
 LogRow Observations(RowValues values) {
   LogRow row;
-  row.kind = ObservationsRow{.values = std::move(values), .dropped_rows = 3};
+  row.kind = ObservationsRow{.values = std::move(values), .dropped = {.rows = 3, .labels = 4}};
   return row;
 }
 
@@ -48,7 +48,8 @@ TEST(RowCodecTest, ARowIsReadAsItWasWritten) {
     EXPECT_EQ(decoded->counted()->single_precision, values[0] == 0.25);
     EXPECT_THAT(decoded->counted()->truths.labels, ElementsAre(1, 0));
     EXPECT_EQ(decoded->rows(), 2);
-    EXPECT_EQ(decoded->As<ObservationsRow>()->dropped_rows, 3);
+    EXPECT_EQ(decoded->As<ObservationsRow>()->dropped.rows, 3);
+    EXPECT_EQ(decoded->As<ObservationsRow>()->dropped.labels, 4);
     EXPECT_EQ(decoded->position->producer_id, "p");
     EXPECT_EQ(decoded->position->epoch, 2);
     EXPECT_EQ(decoded->position->sequence, 7);
@@ -225,7 +226,9 @@ TEST(RowCodecTest, ImpossibleNumbersAreDataLoss) {
               absl::StatusCode::kDataLoss)
         << value;
   }
-  EXPECT_EQ(code([](ObservationsRow& row) { row.dropped_rows = -1; }), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(code([](ObservationsRow& row) { row.dropped.rows = -1; }), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(code([](ObservationsRow& row) { row.dropped.labels = -1; }),
+            absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ std::vector<Row> Rows() {
   add("rejected", RejectedRow{.rows = 300}, position);
 
   const RowValues single = Values({0.25, 0.5, 0.25, 0, 0, 1}, {1, 2});
-  add("observations_float", ObservationsRow{.values = single, .dropped_rows = 5}, position);
+  add("observations_float", ObservationsRow{.values = single, .dropped = {.rows = 5}}, position);
   add("observations_double",
       ObservationsRow{.values = Values({0.1, 0.2, 0.7, 0.25, 0.5, 0.25}, {0, 2})});
   ObservationsRow grouped{.values = single};
@@ -145,7 +145,7 @@ void ExpectSameLabels(const LabelsRow& read, const LabelsRow& expected) {
 }
 
 void ExpectSamePredictions(const PredictionsRow& read, const PredictionsRow& expected) {
-  EXPECT_EQ(read.dropped_rows, expected.dropped_rows);
+  EXPECT_EQ(read.dropped.rows, expected.dropped.rows);
   EXPECT_EQ(read.predicted_classes, expected.predicted_classes);
   EXPECT_EQ(read.duplicates, expected.duplicates);
 }
@@ -159,7 +159,7 @@ void ExpectSameRow(const LogRow& read, const LogRow& expected) {
   EXPECT_TRUE(std::ranges::equal(read.tracked_ids(), expected.tracked_ids()));
   ExpectSameValues(read.values(), expected.values());
   if (const auto* const observations = expected.As<ObservationsRow>()) {
-    EXPECT_EQ(read.As<ObservationsRow>()->dropped_rows, observations->dropped_rows);
+    EXPECT_EQ(read.As<ObservationsRow>()->dropped.rows, observations->dropped.rows);
   } else if (const auto* const predictions = expected.As<PredictionsRow>()) {
     ExpectSamePredictions(*read.As<PredictionsRow>(), *predictions);
   } else if (const auto* const labels = expected.As<LabelsRow>()) {

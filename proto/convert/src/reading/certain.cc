@@ -13,7 +13,7 @@ namespace calibd::convert {
 namespace {
 
 // "50 so far", or after an acknowledgement or an update "50 since row 3001".
-std::string CountText(std::int64_t observations, std::int64_t first_observation) {
+std::string SoFarText(std::int64_t observations, std::int64_t first_observation) {
   return absl::StrCat(observations, first_observation > 1
                                         ? absl::StrCat(" since row ", first_observation)
                                         : " so far");
@@ -32,7 +32,7 @@ std::string NeededText(const v1::GetCalibrationResponse& answer) {
   const std::int64_t least = answer.watch().min_observations();
   if (rows.observations() < least) {
     return absl::StrCat("nothing is decided before ", least, " labelled rows; ",
-                        CountText(rows.observations(), rows.first_observation()));
+                        SoFarText(rows.observations(), rows.first_observation()));
   }
   if (!error.has_observations_needed()) {
     return "not yet foreseeable how many more labelled rows decide about the limit";
@@ -56,7 +56,7 @@ std::string CertainLine(const v1::GetCalibrationResponse& answer) {
       facts.push_back(absl::StrCat("e-value ", PowerOfTen(watch.evidence().log10_e_value()),
                                    ", which counts after ", watch.min_observations(),
                                    " labelled rows; ",
-                                   CountText(watch.observations(), watch.first_observation())));
+                                   SoFarText(watch.observations(), watch.first_observation())));
     }
   } else if (watch.has_evidence()) {
     const v1::Evidence& evidence = watch.evidence();

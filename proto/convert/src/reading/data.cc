@@ -14,7 +14,7 @@ namespace {
 
 // Rows that wait for the end of the grace of their labels are not counted yet.
 std::string CountedRows(std::int64_t count, bool waits) {
-  return absl::StrCat(count, waits ? " counted row" : " labelled row", count == 1 ? "" : "s");
+  return CountText(count, waits ? "counted row" : "labelled row");
 }
 
 }  // namespace
@@ -24,11 +24,14 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
   std::vector<std::string> facts = {CountedRows(answer.observations(), answer.has_label_arrivals()),
                                     absl::StrCat(answer.rejected_rows(), " rejected")};
   const v1::CalibrationError& error = answer.error();
-  const std::string truths = absl::StrCat(
-      answer.labels().truths(), answer.labels().truths() == 1 ? " known truth" : " known truths");
+  const std::string truths = CountText(answer.labels().truths(), "known truth");
   if (answer.has_labels() && !error.has_since_acknowledgement()) facts.push_back(truths);
   if (answer.dropped_rows() > 0) {
     facts.push_back(absl::StrCat(answer.dropped_rows(), " dropped by producers"));
+  }
+  if (answer.dropped_labels() > 0) {
+    facts.push_back(
+        absl::StrCat(CountText(answer.dropped_labels(), "label"), " dropped by producers"));
   }
   if (answer.has_label_arrivals()) {
     const v1::LabelArrivals& arrivals = answer.label_arrivals();
@@ -43,14 +46,10 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
       facts.push_back(absl::StrCat(waiting, waiting == 1 ? " label waits for its prediction"
                                                          : " labels wait for their predictions"));
     }
-    facts.push_back(
-        absl::StrCat(arrivals.duplicate_predictions(),
-                     arrivals.duplicate_predictions() == 1 ? " duplicate" : " duplicates"));
+    facts.push_back(CountText(arrivals.duplicate_predictions(), "duplicate"));
     if (arrivals.labels().unknown() > 0) {
       facts.push_back(
-          absl::StrCat(arrivals.labels().unknown(), arrivals.labels().unknown() == 1
-                                                        ? " label without a prediction"
-                                                        : " labels without a prediction"));
+          absl::StrCat(CountText(arrivals.labels().unknown(), "label"), " without a prediction"));
     }
   }
   std::string text = absl::StrJoin(facts, ", ");

@@ -59,9 +59,7 @@ std::string NameOfGroup(const v1::EvaluatedGroup& group) {
 
 // The event that decides about the limit. Of two classes, the worse one.
 const v1::ErrorInterval& ErrorOf(const v1::EvaluatedGroup& group) {
-  return group.has_class_1_error() && Exceeds(group.class_1_error(), group.error())
-             ? group.class_1_error()
-             : group.error();
+  return group.class_1_is_worse() ? group.class_1_error() : group.error();
 }
 
 // "group b: P(yes) off by 17 points (4 to 30; limit 2 points)" for the groups over the limit or
@@ -85,10 +83,10 @@ std::vector<std::string> GroupTexts(const v1::Evaluation& evaluation, double lim
       break;
     }
     const v1::ErrorInterval& error = ErrorOf(*group);
-    texts.push_back(absl::StrCat(
-        "group ", NameOfGroup(*group), ": ",
-        &error == &group->class_1_error() ? Class1Event(evaluation.class_1_name()) + " " : "",
-        OffByText(error, limit), group->rejected() ? ", rejected" : ""));
+    texts.push_back(
+        absl::StrCat("group ", NameOfGroup(*group), ": ",
+                     group->class_1_is_worse() ? Class1Event(evaluation.class_1_name()) + " " : "",
+                     OffByText(error, limit), group->rejected() ? ", rejected" : ""));
   }
   return texts;
 }
@@ -100,6 +98,24 @@ std::string GroupTestText(const v1::Evaluation& evaluation, const EvaluationCrit
       evaluation.groups(), [](const v1::EvaluatedGroup& group) { return group.rejected(); });
   return absl::StrFormat("%d of %d groups rejected by e-BH on e-values at level %.3g", rejected,
                          evaluation.groups_size(), LevelOfGroups(criteria));
+}
+
+// Against the limit. Of two classes, the worse event decides; else the second interval is unset.
+v1::CalibrationError::Status StatusOf(double limit, const v1::ErrorInterval& first,
+                                      const v1::ErrorInterval& second) {
+  return StatusAgainst(limit, std::max(first.lower(), second.lower()),
+                       std::max(first.upper(), second.upper()));
+}
+
+// Whether class 1 of two classes decides the status of all rows.
+bool DoesClass1Decide(const v1::Evaluation& evaluation, double limit) {
+  if (!evaluation.has_class_1_error()) return false;
+  const v1::ErrorInterval& top_label = evaluation.error();
+  const v1::ErrorInterval& class_1 = evaluation.class_1_error();
+  return StatusOf(limit, top_label, class_1) == v1::CalibrationError::OVER_LIMIT
+             ? Exceeds(class_1, top_label)
+             : std::pair(class_1.upper(), class_1.estimate()) >
+                   std::pair(top_label.upper(), top_label.estimate());
 }
 
 v1::ErrorMeasurement MeasurementOf(const v1::Evaluation& evaluation) {
@@ -229,8 +245,7 @@ EvaluationVerdict VerdictOf(const v1::Evaluation& evaluation, const EvaluationCr
   // Unset without a second event.
   const v1::ErrorInterval& second = error.class_1();
   EvaluationVerdict verdict;
-  verdict.limit = StatusAgainst(criteria.error_limit, std::max(first.lower(), second.lower()),
-                                std::max(first.upper(), second.upper()));
+  verdict.limit = StatusOf(criteria.error_limit, first, second);
   const LensAnswers answers = AnswersOf(evaluation, criteria);
   if (evaluation.has_forecast()) {
     verdict.is_rejected = IsRejectedByCells(evaluation.forecast(), criteria);
@@ -285,10 +300,9 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria
 void Judge(const EvaluationCriteria& criteria, v1::Evaluation& evaluation) {
   // A server may have judged the groups by another limit.
   for (v1::EvaluatedGroup& group : *evaluation.mutable_groups()) {
-    group.set_status(StatusAgainst(criteria.error_limit,
-                                   std::max(group.error().lower(), group.class_1_error().lower()),
-                                   std::max(group.error().upper(), group.class_1_error().upper())));
+    group.set_status(StatusOf(criteria.error_limit, group.error(), group.class_1_error()));
   }
+  evaluation.set_class_1_decides(DoesClass1Decide(evaluation, criteria.error_limit));
   *evaluation.mutable_reading() = ReadingOf(evaluation, criteria);
   evaluation.set_limit_status(VerdictOf(evaluation, criteria).limit);
   evaluation.set_error_limit(criteria.error_limit);

@@ -18,7 +18,7 @@ std::string WithoutAlarmText(const v1::GetCalibrationResponse& answer, const std
                        verdict.status() == v1::Verdict::INSUFFICIENT_DATA;
   const std::string waiting = WaitingText(answer);
   if (!waiting.empty() && is_open) return absl::StrCat(waiting, "; then ", look);
-  if (answer.observations() == 0 && answer.dropped_rows() + answer.rejected_rows() > 0) {
+  if (answer.observations() == 0 && (answer.dropped_rows() > 0 || answer.rejected_rows() > 0)) {
     return absl::StrCat("the logs of the producers say why rows are dropped or rejected; then ",
                         look);
   }

@@ -8,13 +8,6 @@
 #include "calibd/convert/text.h"
 
 namespace calibd::convert {
-namespace {
-
-std::string CountOfRows(std::int64_t count) {
-  return absl::StrCat(count, count == 1 ? " row" : " rows");
-}
-
-}  // namespace
 
 std::string WaitingText(const v1::GetCalibrationResponse& answer) {
   const v1::LabelArrivals& arrivals = answer.label_arrivals();
@@ -33,15 +26,18 @@ std::string WaitingText(const v1::GetCalibrationResponse& answer) {
 
 std::string NotCountedText(const v1::GetCalibrationResponse& answer) {
   std::vector<std::string> reasons;
-  if (const std::int64_t dropped = answer.dropped_rows(); dropped > 0) {
-    reasons.push_back(absl::StrCat("producers dropped ", CountOfRows(dropped)));
+  std::vector<std::string> dropped;
+  if (answer.dropped_rows() > 0) dropped.push_back(CountText(answer.dropped_rows(), "row"));
+  if (answer.dropped_labels() > 0) dropped.push_back(CountText(answer.dropped_labels(), "label"));
+  if (!dropped.empty()) {
+    reasons.push_back(absl::StrCat("producers dropped ", absl::StrJoin(dropped, " and ")));
   }
   if (const std::int64_t rejected = answer.rejected_rows(); rejected > 0) {
     reasons.push_back(
-        absl::StrCat(CountOfRows(rejected), rejected == 1 ? " was" : " were", " rejected"));
+        absl::StrCat(CountText(rejected, "row"), rejected == 1 ? " was" : " were", " rejected"));
   }
   if (const std::int64_t missing = answer.label_arrivals().missing(); missing > 0) {
-    reasons.push_back(absl::StrCat(CountOfRows(missing), " got no label in time"));
+    reasons.push_back(absl::StrCat(CountText(missing, "row"), " got no label in time"));
   }
   if (std::string waiting = WaitingText(answer); !waiting.empty()) {
     reasons.push_back(std::move(waiting));

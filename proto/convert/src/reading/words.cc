@@ -93,6 +93,20 @@ NamedEvent LeadingEvent(const v1::ErrorMeasurement& error, double limit,
   return only_worst ? worst : same;
 }
 
+void CompareEvents(v1::CalibrationError& error) {
+  const auto compare = [&error](v1::ErrorMeasurement& measured, const v1::ErrorMeasurement& lead) {
+    if (!measured.has_class_1()) return;
+    measured.set_class_1_is_worse(!IsSameEvent(measured) &&
+                                  LeadingEvent(measured, error.limit(), lead).interval ==
+                                      &measured.class_1());
+  };
+  if (error.has_since_start()) compare(*error.mutable_since_start(), error.since_start());
+  if (error.has_since_acknowledgement()) {
+    compare(*error.mutable_since_acknowledgement(), error.since_acknowledgement());
+  }
+  if (error.has_newest()) compare(*error.mutable_newest(), Current(error));
+}
+
 bool IsSameEvent(const v1::ErrorMeasurement& error) noexcept {
   constexpr double kRounding = 1e-9;
   const auto equal = [](double a, double b) { return std::abs(a - b) < kRounding; };

@@ -108,7 +108,9 @@ class Client {
   // Calls on_change on the calling thread for every change of a model's calibration, with only the
   // newest of several changes within min_interval, until on_change returns false (OK), a stop
   // (CANCELLED) or an error. Retries a lost connection, and a server that refuses more watchers,
-  // without limit and with growing, jittered delays; no change is reported twice.
+  // without limit and with growing, jittered delays; no change is reported twice. Errors also:
+  // DEADLINE_EXCEEDED if the server sends no first message within call_timeout; DATA_LOSS if it
+  // ends five calls in a row without a message that can be read.
   [[nodiscard]] absl::Status Watch(
       std::string_view name,
       const std::function<bool(const v1::WatchCalibrationResponse& change)>& on_change,
@@ -141,7 +143,8 @@ class Client {
 
   // Writes a consistent copy of the server's store to the new file `path`, and returns its size in
   // bytes. A copy that fails leaves no file. Errors: CANCELLED after a stop; ALREADY_EXISTS if the
-  // file exists; the status of the system's error if it cannot be written, such as NOT_FOUND.
+  // file exists; RESOURCE_EXHAUSTED if it would leave less than 100 MiB of the disk free; the
+  // status of the system's error if it cannot be written, such as NOT_FOUND.
   [[nodiscard]] absl::StatusOr<std::int64_t> Backup(const std::string& path,
                                                     const LongCallOptions& options = {});
 

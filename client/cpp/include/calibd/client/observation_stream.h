@@ -111,8 +111,8 @@ struct LabelCounts {
   std::int64_t accepted = 0;
   // Labels of batches that the server rejected.
   std::int64_t rejected = 0;
-  // Labels that were dropped before sending, for the reasons of dropped_rows; the server does not
-  // learn their number.
+  // Labels that were dropped before sending, for the reasons of dropped_rows, and reported like
+  // them.
   std::int64_t dropped = 0;
 
   // The accepted labels by outcome; each label is in exactly one count. The server reports these

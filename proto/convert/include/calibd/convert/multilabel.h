@@ -23,6 +23,9 @@ namespace calibd::convert {
 // and whether the rows go together: one line each.
 [[nodiscard]] std::string MultilabelText(const v1::MultilabelCalibration& calibration);
 
+// Sets `table`. calibration: with its labels.
+void AddTable(v1::MultilabelCalibration& calibration);
+
 // The same as a reading, for rows that are evaluated once.
 [[nodiscard]] v1::Reading ReadingOf(const v1::MultilabelCalibration& calibration);
 

@@ -53,6 +53,9 @@ struct EvaluationVerdict {
 // Sets `reading`, `limit_status` and `error_limit`.
 void Judge(const EvaluationCriteria& criteria, v1::Evaluation& evaluation);
 
+// Sets ErrorMeasurement.class_1_is_worse of each measurement.
+void CompareEvents(v1::CalibrationError& error);
+
 [[nodiscard]] std::string VerdictLine(const v1::GetCalibrationResponse& answer);
 [[nodiscard]] v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer);
 [[nodiscard]] std::string NowLine(const v1::GetCalibrationResponse& answer);

@@ -1,6 +1,7 @@
 #ifndef CALIBD_CONVERT_TEXT_H_
 #define CALIBD_CONVERT_TEXT_H_
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,6 +33,13 @@ namespace calibd::convert {
 // probability: >= 0. Returns it in percent with at least this many decimals and two significant
 // digits: "96.96 %", "0.0010 %", and from 1e-12 downwards "1.2e-13 %".
 [[nodiscard]] std::string Percent(double probability, int least_decimals);
+
+// "1 row", "0 rows". count: >= 0. noun: in the singular; its plural ends with an s.
+[[nodiscard]] std::string CountText(std::integral auto count, std::string_view noun) {
+  std::string text = std::to_string(count) + " ";
+  text += noun;
+  return count == 1 ? text : text + "s";
+}
 
 // count: >= 0. Rounds it to two digits, such as "31000".
 [[nodiscard]] std::string RoundedDown(std::int64_t count);
@@ -90,6 +98,8 @@ namespace calibd::convert {
 
 // Replaces control characters.
 [[nodiscard]] std::string Plain(std::string text);
+// Number of characters of a text in UTF-8.
+[[nodiscard]] std::size_t CountCharacters(std::string_view text);
 // Cuts each line to this many UTF-8 characters.
 [[nodiscard]] std::string CutLines(const std::string& text, std::size_t width);
 // The name without control characters, cut after 24 characters.
