@@ -85,10 +85,11 @@ struct Server::Parts {
                 }),
         compute_threads(ThreadCount(options.compute_threads)),
         computers("calibd-compute", compute_threads, kComputeNiceness),
+        small_computers("calibd-small", 1, kComputeNiceness),
         jobs({.max_queued = static_cast<std::size_t>(options.max_queued_tests),
               .memory_bytes = static_cast<std::size_t>(options.test_memory_bytes),
               .operations = options.max_test_operations},
-             computers, compute_threads),
+             computers, compute_threads, small_computers),
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
         history(store, [this](const absl::Status& damage) { health.ReportDamage(damage); }),
@@ -133,6 +134,7 @@ struct Server::Parts {
     grpc.reset();
     http.reset();
     computers.Stop();
+    small_computers.Stop();
     api.Stop();
     // Reading a history begins on a writer thread and continues on the thread of `history`.
     history.Stop();
@@ -252,6 +254,8 @@ struct Server::Parts {
   CommitQueue commits;
   std::size_t compute_threads;
   ThreadPool computers;
+  // Runs the small jobs.
+  ThreadPool small_computers;
   WindowJobs jobs;
   LogClock clock;
   Ingestor ingestor;
