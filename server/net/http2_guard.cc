@@ -305,6 +305,7 @@ void Http2Guard::FromServer(std::string_view input, Time now, Output& output) {
     if (!part.has_value()) break;
     if (part->is_header) server_frame_passes_ = BeginServerFrame();
     if (server_frame_passes_) output.to_client.Append(part->bytes, part->is_copy);
+    if (!part->is_header) ReadServerPayload(part->bytes);
     if (part->ends_frame) EndServerFrame(output);
     SendInjected(output);
   }
@@ -324,10 +325,14 @@ bool Http2Guard::BeginServerFrame() {
       client_took_ = now_;
       break;
     case NGHTTP2_HEADERS:
-      // The headers of an ended call are passed too, because they change the state of the
-      // compression.
       server_in_headers_ = true;
+      server_headers_end_call_ = frame.has(NGHTTP2_FLAG_END_STREAM);
+      server_body_.emplace(frame);
+      responses_.Begin(!ended);
       break;
+    case NGHTTP2_CONTINUATION:
+      server_body_.reset();
+      return responses_.passes();
     case NGHTTP2_RST_STREAM:
     case NGHTTP2_WINDOW_UPDATE:
       return !ended;
@@ -348,7 +353,25 @@ bool Http2Guard::BeginServerFrame() {
     call.server_ended = call.server_ended || frame.has(NGHTTP2_FLAG_END_STREAM);
     memory_.Release(std::exchange(call.unread_bytes, 0));
   }
-  return true;
+  return frame.type != NGHTTP2_HEADERS || responses_.passes();
+}
+
+void Http2Guard::ReadServerPayload(std::string_view bytes) {
+  const std::uint8_t type = server_.frame().type;
+  if (type != NGHTTP2_HEADERS && type != NGHTTP2_CONTINUATION) return;
+  responses_.Read(server_body_.has_value() ? server_body_->Read(bytes) : bytes);
+}
+
+void Http2Guard::EndResponseBlock(Output& output) {
+  const bool passed = responses_.passes();
+  const std::optional<std::string> block = responses_.End();
+  server_in_headers_ = false;
+  if (block.has_value()) {
+    output.to_client.AppendCopy(
+        HeadersFrame(server_.frame().stream_id, server_headers_end_call_, *block));
+  } else if (responses_.broken() && !passed) {
+    Close(CloseReason::kProtocolError, output);
+  }
 }
 
 void Http2Guard::EndServerFrame(Output& output) {
@@ -358,7 +381,7 @@ void Http2Guard::EndServerFrame(Output& output) {
   switch (frame.type) {
     case NGHTTP2_HEADERS:
     case NGHTTP2_CONTINUATION:
-      server_in_headers_ = !frame.has(NGHTTP2_FLAG_END_HEADERS);
+      if (frame.has(NGHTTP2_FLAG_END_HEADERS)) EndResponseBlock(output);
       [[fallthrough]];
     case NGHTTP2_DATA:
       if (call != calls_.end() && call->second.server_ended && call->second.client_ended) {

@@ -20,6 +20,7 @@
 #include "server/net/message_memory.h"
 #include "server/net/peer_limits.h"
 #include "server/net/relay_statistics.h"
+#include "server/net/response_blocks.h"
 #include "server/net/token_bucket.h"
 
 namespace calibd::server {
@@ -180,6 +181,8 @@ class Http2Guard {
 
   // Returns whether the frame is passed.
   [[nodiscard]] bool BeginServerFrame();
+  void ReadServerPayload(std::string_view bytes);
+  void EndResponseBlock(Output& output);
   void EndServerFrame(Output& output);
 
   void OpenCall(std::uint32_t id, Output& output);
@@ -227,6 +230,10 @@ class Http2Guard {
   // The body of the client's DATA or HEADERS frame.
   std::optional<FrameBody> body_;
 
+  // The server's current header block, and the body of its HEADERS frame.
+  ResponseBlocks responses_;
+  std::optional<FrameBody> server_body_;
+  bool server_headers_end_call_ = false;
   bool server_in_headers_ = false;
   bool server_frame_passes_ = true;
 

@@ -145,12 +145,39 @@ TEST_F(Http2GuardTest, AnEndedCallNeitherSplitsHeadersNorReachesTheClientAgain) 
   ASSERT_EQ(Parse(connection.to_client).size(), 3);
   EXPECT_EQ(ParseEnd(Parse(connection.to_client)[1]).reason, "MESSAGE_TOO_LARGE");
   connection.Clear();
-  // Frames that gRPC still sends: headers pass, because they change the compression; data does not,
-  // and gRPC gets the window back.
+  // Frames that gRPC still sends do not pass, and gRPC gets the window of its data back.
   const std::string headers = Headers(1, Literal("x", "y"), NGHTTP2_FLAG_END_STREAM);
   connection.Server(Data(1, Message(20)) + Reset(1) + WindowUpdate(1, 5) + headers);
-  EXPECT_EQ(connection.to_client, headers);
+  EXPECT_EQ(connection.to_client, "");
   EXPECT_EQ(connection.to_server, WindowUpdate(0, 25));
+}
+
+TEST_F(Http2GuardTest, TheClientCanReadHeadersAfterOnesThatWereLeftOut) {
+  Connection connection(*this);
+  connection.Client(Headers(1, Request()) + Headers(3, Request()) + Headers(5, Request()));
+  connection.Client(Data(1, Prefix(0xffffffff)));
+  connection.Clear();
+  // The first block adds a field to the compression, to which the second one refers.
+  std::string indexed = Literal("x", "y");
+  indexed[0] = '\x40';
+  connection.Server(Headers(1, indexed, NGHTTP2_FLAG_END_STREAM));
+  EXPECT_EQ(connection.to_client, "");
+  const std::string block = "\xbe" + Literal("z", std::string(20000, 'v'));
+  connection.Server(Frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_STREAM, 3, block.substr(0, 5)) +
+                    Frame(NGHTTP2_CONTINUATION, 0, 3, block.substr(5, 16000)) +
+                    Frame(NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 3, block.substr(16005)));
+  const std::vector<ParsedFrame> frames = Parse(connection.to_client);
+  ASSERT_EQ(frames.size(), 2);
+  EXPECT_EQ(frames[0].header.type, NGHTTP2_HEADERS);
+  EXPECT_EQ(frames[0].header.flags, NGHTTP2_FLAG_END_STREAM);
+  EXPECT_EQ(frames[1].header.type, NGHTTP2_CONTINUATION);
+  EXPECT_EQ(frames[1].header.flags, NGHTTP2_FLAG_END_HEADERS);
+  const auto fields = DecodeFields(frames[0].payload + frames[1].payload);
+  EXPECT_EQ(fields.at("x"), "y");
+  EXPECT_EQ(fields.at("z"), std::string(20000, 'v'));
+  // A block that is not valid cannot be replaced.
+  connection.Server(Headers(5, "\xff\xff\xff\xff\xff\xff"));
+  EXPECT_TRUE(connection.guard.closed());
 }
 
 TEST_F(Http2GuardTest, BoundsHeaderBlocks) {
