@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
@@ -46,6 +47,8 @@ namespace {
 // A test that runs for minutes must not slow down ingestion and responses.
 constexpr int kComputeNiceness = 10;
 constexpr std::chrono::seconds kCheckFilesInterval{2};
+// Giving memory back takes milliseconds, and an excess may go on.
+constexpr std::chrono::seconds kReturnMemoryInterval{10};
 
 // option: 0 means one thread per CPU that this process may use.
 std::size_t ThreadCount(std::int64_t option) {
@@ -85,10 +88,11 @@ struct Server::Parts {
                 }),
         compute_threads(ThreadCount(options.compute_threads)),
         computers("calibd-compute", compute_threads, kComputeNiceness),
+        small_computers("calibd-small", 1, kComputeNiceness),
         jobs({.max_queued = static_cast<std::size_t>(options.max_queued_tests),
               .memory_bytes = static_cast<std::size_t>(options.test_memory_bytes),
               .operations = options.max_test_operations},
-             computers, compute_threads),
+             computers, compute_threads, small_computers),
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
         history(store, [this](const absl::Status& damage) { health.ReportDamage(damage); }),
@@ -133,6 +137,7 @@ struct Server::Parts {
     grpc.reset();
     http.reset();
     computers.Stop();
+    small_computers.Stop();
     api.Stop();
     // Reading a history begins on a writer thread and continues on the thread of `history`.
     history.Stop();
@@ -166,6 +171,7 @@ struct Server::Parts {
         due_work = std::make_unique<DueWork>(registry, ingestor, commits, [this] {
           history.CheckNext();
           CheckFiles();
+          ReturnMemory();
           LogRefusalChange();
         });
       }
@@ -190,6 +196,24 @@ struct Server::Parts {
     commits.Call([this](const Store& checked, const absl::Status& /*committed*/) {
       if (absl::Status status = checked.CheckInPlace(); !status.ok()) commits.Fail(status);
     });
+  }
+
+  // Returns to the system what the cancelled calls of an excess have freed: about 25 KB each, of
+  // thousands of calls that gRPC ends at the same time. malloc would keep it. Runs on the thread of
+  // `due_work`.
+  void ReturnMemory() {
+    const std::int64_t excesses =
+        relay_statistics.closed(static_cast<std::size_t>(CloseReason::kTooManyResets));
+    const auto now = std::chrono::steady_clock::now();
+    if (excesses == returned_excesses || now < return_memory_at) return;
+    // Calls of this excess may still end.
+    if (excesses != seen_excesses) {
+      seen_excesses = excesses;
+      return_memory_at = now + kReturnMemoryInterval;
+      return;
+    }
+    returned_excesses = excesses;
+    malloc_trim(0);
   }
 
   // Runs on the thread of `due_work`.
@@ -242,6 +266,11 @@ struct Server::Parts {
   RelayStatistics relay_statistics;
   CallMemory response_memory;
   std::chrono::steady_clock::time_point check_files_at{};
+  // Connections that were closed after too many resets: those that ReturnMemory has seen, and those
+  // after which it has returned the memory.
+  std::int64_t seen_excesses = 0;
+  std::int64_t returned_excesses = 0;
+  std::chrono::steady_clock::time_point return_memory_at{};
   ThreadPool writers;
   ModelRegistry registry;
   Recovery recovery;
@@ -252,6 +281,8 @@ struct Server::Parts {
   CommitQueue commits;
   std::size_t compute_threads;
   ThreadPool computers;
+  // Runs the small jobs.
+  ThreadPool small_computers;
   WindowJobs jobs;
   LogClock clock;
   Ingestor ingestor;

@@ -70,6 +70,21 @@ std::int64_t Revision(const Model& model, const ModelSnapshot& snapshot,
   return begin + 2 * Changes(snapshot) + (IsStale(model, snapshot, now) ? 2 : 1);
 }
 
+absl::Status TooManyWatchersError(const FairShares& shares, const std::string& owner) {
+  const std::string what =
+      shares.taken() >= shares.places()
+          ? absl::StrCat("there are ", shares.taken(), " watchers, the limit (max-watchers)")
+          : absl::StrCat("this client has ", shares.TakenBy(owner),
+                         " watchers, its share of the limit of ", shares.places(),
+                         " (max-watchers)");
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
+                absl::StrCat(what,
+                             ": end unused calls of WatchCalibration, or try again when one "
+                             "has ended")),
+      kRefusalDelay);
+}
+
 }  // namespace
 
 // The response for one model, shared by all watchers of a pass.
@@ -82,7 +97,7 @@ struct CalibrationWatches::Shown {
 };
 
 CalibrationWatches::CalibrationWatches(const ModelRegistry& registry, std::size_t max_watchers)
-    : registry_(registry), max_watchers_(max_watchers), thread_([this] { Run(); }) {}
+    : registry_(registry), shares_(max_watchers), thread_([this] { Run(); }) {}
 
 CalibrationWatches::~CalibrationWatches() { Stop(); }
 
@@ -90,6 +105,7 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
                                      const Reply<v1::WatchCalibrationResponse>& stream,
                                      const std::shared_ptr<Model>& model) {
   const std::chrono::nanoseconds interval = IntervalOf(request);
+  const std::string& owner = stream->context().owner;
   std::int64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -98,14 +114,7 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
     const ModelName& name = model->original().name;
     const absl::StatusOr<std::shared_ptr<Model>> registered = registry_.Find(name);
     if (!registered.ok() || *registered != model) return ModelNotFoundError(name.ToString());
-    if (watchers_.size() >= max_watchers_) {
-      return WithRetryDelay(
-          MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
-                    absl::StrCat("there are ", watchers_.size(),
-                                 " watchers, the limit (max-watchers): end unused calls of "
-                                 "WatchCalibration, or try again when one has ended")),
-          kRefusalDelay);
-    }
+    if (!shares_.Take(owner)) return TooManyWatchersError(shares_, owner);
     number = next_number_++;
     watchers_[number] = {.stream = stream,
                          .model = model,
@@ -114,12 +123,12 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
                          .due = Clock::now()};
     added_ = true;
   }
-  stream->OnEnd([this, number] { Remove(number); });
+  stream->OnEnd([this, number, owner] { Remove(number, owner); });
   changed_.notify_all();
   return absl::OkStatus();
 }
 
-void CalibrationWatches::Remove(std::int64_t number) {
+void CalibrationWatches::Remove(std::int64_t number, const std::string& owner) {
   // Destroyed after the lock is released.
   Watcher removed;
   const std::lock_guard lock(mutex_);
@@ -127,6 +136,7 @@ void CalibrationWatches::Remove(std::int64_t number) {
   if (found != watchers_.end()) {
     removed = std::move(found->second);
     watchers_.erase(found);
+    shares_.Return(owner);
   }
 }
 

@@ -8,11 +8,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "absl/status/status.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "server/api/call.h"
+#include "server/executor/fair_shares.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
@@ -27,8 +29,8 @@ class CalibrationWatches {
   CalibrationWatches(const CalibrationWatches&) = delete;
   CalibrationWatches& operator=(const CalibrationWatches&) = delete;
 
-  // Errors: InvalidArgument; NotFound; ResourceExhausted if there are max_watchers already;
-  // Unavailable.
+  // Errors: InvalidArgument; NotFound; ResourceExhausted if there are max_watchers already, or if
+  // the caller has its share of them (see FairShares); Unavailable.
   [[nodiscard]] absl::Status Add(const v1::WatchCalibrationRequest& request,
                                  const Reply<v1::WatchCalibrationResponse>& stream,
                                  const std::shared_ptr<Model>& model);
@@ -57,7 +59,7 @@ class CalibrationWatches {
   };
   struct Shown;
 
-  void Remove(std::int64_t number);
+  void Remove(std::int64_t number, const std::string& owner);
   // Sends the state of its model to the watcher if the state has changed, and sets the time of the
   // next examination. shown: responses that were computed for other watchers in this pass.
   void Look(Watcher& watcher, std::map<const Model*, Shown>& shown);
@@ -68,10 +70,10 @@ class CalibrationWatches {
   void Run();
 
   const ModelRegistry& registry_;
-  const std::size_t max_watchers_;
   // No function of a stream is called while it is held.
   std::mutex mutex_;
   std::condition_variable changed_;
+  FairShares shares_;                         // guarded by mutex_
   std::map<std::int64_t, Watcher> watchers_;  // guarded by mutex_
   std::int64_t next_number_ = 1;              // guarded by mutex_
   bool added_ = false;                        // guarded by mutex_: since the last pass

@@ -17,6 +17,8 @@ struct CallContext {
   const char* method = "";
   // The caller's address in the form of the transport, such as "ipv4:127.0.0.1:50312".
   std::string caller;
+  // Whose share of jobs and watches the call takes: the address by which the caller is counted.
+  std::string owner{};
 };
 
 // One call. No function blocks. Thread-safe.

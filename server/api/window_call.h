@@ -33,6 +33,7 @@ inline google::protobuf::Duration Since(std::chrono::steady_clock::time_point st
 template <typename Response>
 absl::Status SubmitWindowJob(WindowJobs& jobs, WindowRequest request, const Reply<Response>& reply,
                              const std::shared_ptr<Response>& result) {
+  request.owner = reply->context().owner;
   WindowJobs::Watcher watcher;
   watcher.progress = ProgressSender(reply);
   watcher.done = [reply, result](const absl::Status& computed) {

@@ -13,9 +13,26 @@ namespace calibd::server {
 namespace {
 
 constexpr std::chrono::seconds kBusyRetryDelay{5};
+// Operations per unit of the flow of an owner, so that sums of them do not overflow.
+constexpr double kFlowUnit = 1e6;
 
 absl::Status TooFewError(const std::string& message) {
   return MakeError(absl::StatusCode::kFailedPrecondition, "INSUFFICIENT_DATA", message);
+}
+
+absl::Status TooManyJobsError(const FairShares& shares, const std::string& owner) {
+  const std::string what =
+      shares.taken() >= shares.places()
+          ? absl::StrCat(shares.taken(),
+                         " tests and evaluations are running or waiting, the limit "
+                         "(max-queued-tests): try again when one has ended")
+          : absl::StrCat(shares.TakenBy(owner),
+                         " tests and evaluations of this client are running or waiting, its share "
+                         "of the limit of ",
+                         shares.places(),
+                         " (max-queued-tests): try again when one of them has ended");
+  return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS", what),
+                        kBusyRetryDelay);
 }
 
 }  // namespace
@@ -54,38 +71,44 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
                                                                     Watcher watcher) {
   if (draining_) return DrainingError();
   CALIBD_RETURN_IF_ERROR(CheckWindow(*request.model, request.observations));
-  CALIBD_RETURN_IF_ERROR(CheckSize(request, *request.model->snapshot()).status());
-  const auto most = static_cast<std::int64_t>(threads_ + limits_.max_queued);
-  if (queued_.fetch_add(1) + running_ >= most) {
-    --queued_;
-    return WithRetryDelay(
-        MakeError(
-            absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
-            absl::StrCat(
-                most,
-                " tests and evaluations are running or waiting, the limit (max-queued-tests): "
-                "try again when one has ended")),
-        kBusyRetryDelay);
-  }
+  CALIBD_ASSIGN_OR_RETURN(const Size size, CheckSize(request, *request.model->snapshot()));
+  Lane& lane = size.operations <= limits_.operations / kSmallPart ? small_ : large_;
   auto job = std::make_shared<Job>();
-  pool_.Post([this, request = std::move(request), watcher = std::move(watcher), job] {
-    ++running_;
-    --queued_;
-    absl::Status status;
-    try {
-      status = Run(request, *job, watcher);
-    } catch (...) {
-      status = CurrentExceptionStatus("WindowJobs", "compute");
-    }
-    --running_;
-    Count(status);
-    watcher.done(status);
-  });
+  const std::string owner = request.owner;
+  const auto cost = static_cast<std::uint64_t>(size.operations / kFlowUnit) + 1;
+  // The lock is held until the job is in the queue, so that its task finds it.
+  const std::lock_guard lock(lane.mutex);
+  if (!lane.shares.Take(owner)) return TooManyJobsError(lane.shares, owner);
+  lane.queue.Push({.request = std::move(request), .watcher = std::move(watcher), .job = job},
+                  lane.flows[owner], cost);
+  ++queued_;
+  lane.pool.Post([this, &lane] { RunNext(lane); });
   return job;
 }
 
-absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
-                                                  const ModelSnapshot& snapshot) const {
+void WindowJobs::RunNext(Lane& lane) noexcept {
+  std::unique_lock lock(lane.mutex);
+  const Queued next = lane.queue.Pop();
+  lock.unlock();
+  ++running_;
+  --queued_;
+  absl::Status status;
+  try {
+    status = Run(next.request, *next.job, next.watcher);
+  } catch (...) {
+    status = CurrentExceptionStatus("WindowJobs", "compute");
+  }
+  --running_;
+  Count(status);
+  lock.lock();
+  lane.shares.Return(next.request.owner);
+  if (lane.shares.TakenBy(next.request.owner) == 0) lane.flows.erase(next.request.owner);
+  lock.unlock();
+  next.watcher.done(status);
+}
+
+absl::StatusOr<WindowJobs::Size> WindowJobs::CheckSize(const WindowRequest& request,
+                                                       const ModelSnapshot& snapshot) const {
   const std::shared_ptr<const ModelDeclaration> declaration = request.model->declaration();
   if (request.needs_bandwidth && !snapshot.warming_up() &&
       !snapshot.lenses.front().bandwidth_error.empty()) {
@@ -106,7 +129,7 @@ absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
       static_cast<double>(n * (m + 2 + declaration->feature_names.size()) * sizeof(double));
   if (cost.memory_bytes <= static_cast<double>(limits_.memory_bytes) &&
       cost.operations <= limits_.operations) {
-    return n;
+    return Size{.rows = n, .operations = cost.operations};
   }
   return MakeError(
       absl::StatusCode::kResourceExhausted, "JOB_TOO_LARGE",
@@ -136,8 +159,8 @@ absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
   control.progress = watcher.progress;
   control.cancelled = stopped;
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
-  CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CheckSize(request, *snapshot));
-  const absl::Status status = request.compute(ReadWindow(snapshot, n), control);
+  CALIBD_ASSIGN_OR_RETURN(const Size size, CheckSize(request, *snapshot));
+  const absl::Status status = request.compute(ReadWindow(snapshot, size.rows), control);
   return absl::IsCancelled(status) ? stop_reason() : status;
 }
 

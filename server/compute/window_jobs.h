@@ -7,13 +7,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
+#include "server/executor/fair_queue.h"
+#include "server/executor/fair_shares.h"
 #include "server/executor/thread_pool.h"
 #include "server/state/model.h"
 
@@ -56,6 +60,8 @@ struct WindowSample {
 
 struct WindowRequest {
   std::shared_ptr<Model> model;
+  // Whose share of the jobs it takes, such as the caller's address.
+  std::string owner;
   // Number of newest observations to use; 0 means the whole window.
   std::size_t observations = 0;
   // With fewer observations, the job is refused.
@@ -70,12 +76,17 @@ struct WindowRequest {
   std::function<absl::Status(const WindowSample& sample, const RunControl& control)> compute;
 };
 
-// Runs long computations on the compute threads, in the order of submission. Idle threads help with
+// Runs long computations on the compute threads. Owners with queued jobs take turns, by the work of
+// their jobs, and no owner may occupy the whole queue (see FairShares). Small jobs have a thread
+// and a queue of their own, so that they do not wait for large ones. Idle compute threads help with
 // running jobs. Thread-safe.
 class WindowJobs {
  public:
+  // A job is small if it takes at most one part in this many of the operations that a job may take.
+  static constexpr double kSmallPart = 1000;
+
   struct Limits {
-    // Maximum number of queued jobs, in addition to the running ones.
+    // Maximum number of queued jobs, in addition to the running ones; for small jobs once more.
     std::size_t max_queued = 0;
     // Limits of each job.
     std::size_t memory_bytes = 0;
@@ -109,14 +120,19 @@ class WindowJobs {
     std::int64_t queued = 0;
   };
 
-  // threads: the number of threads of the pool.
-  WindowJobs(const Limits& limits, ThreadPool& pool, std::size_t threads)
-      : limits_(limits), pool_(pool), threads_(threads) {}
+  // threads: the number of threads of the pool. small_pool: the pool of small jobs, which has one
+  // thread.
+  WindowJobs(const Limits& limits, ThreadPool& pool, std::size_t threads, ThreadPool& small_pool)
+      : limits_(limits),
+        pool_(pool),
+        threads_(threads),
+        large_(pool, threads + limits.max_queued),
+        small_(small_pool, 1 + limits.max_queued) {}
 
   // The observations are read when the job starts to run, not now. The watcher is called only if
   // this returns a job. Errors: InvalidArgument; FailedPrecondition with the number of observations
   // that exist and the number that is needed; ResourceExhausted with a retry delay if too many jobs
-  // are queued, or without one if the job is too large.
+  // are queued, or too many of the owner, or without one if the job is too large.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Job>> Submit(WindowRequest request, Watcher watcher);
 
   // Stops every job and accepts no new ones.
@@ -128,8 +144,34 @@ class WindowJobs {
   [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
 
  private:
-  [[nodiscard]] absl::StatusOr<std::size_t> CheckSize(const WindowRequest& request,
-                                                      const ModelSnapshot& snapshot) const;
+  // A job that waits for a thread.
+  struct Queued {
+    WindowRequest request;
+    Watcher watcher;
+    std::shared_ptr<Job> job;
+  };
+  // The jobs of one pool. For each queued job, the pool has one task, which runs the job that is
+  // first when the task starts.
+  struct Lane {
+    Lane(ThreadPool& the_pool, std::size_t most) : pool(the_pool), shares(most) {}
+
+    ThreadPool& pool;
+    std::mutex mutex;
+    // Everything below is guarded by the mutex.
+    FairQueue<Queued> queue;
+    // The queued and the running jobs.
+    FairShares shares;
+    // Where the flow of each owner with jobs ends.
+    std::unordered_map<std::string, FairQueue<Queued>::Flow> flows;
+  };
+  struct Size {
+    std::size_t rows = 0;
+    double operations = 0;
+  };
+
+  [[nodiscard]] absl::StatusOr<Size> CheckSize(const WindowRequest& request,
+                                               const ModelSnapshot& snapshot) const;
+  void RunNext(Lane& lane) noexcept;
   [[nodiscard]] absl::Status Run(const WindowRequest& request, const Job& job,
                                  const Watcher& watcher) const;
   void Count(const absl::Status& status) noexcept;
@@ -137,6 +179,8 @@ class WindowJobs {
   const Limits limits_;
   ThreadPool& pool_;
   const std::size_t threads_;
+  Lane large_;
+  Lane small_;
   std::atomic<bool> draining_ = false;
   std::atomic<std::int64_t> queued_ = 0;
   std::atomic<std::int64_t> running_ = 0;

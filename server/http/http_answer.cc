@@ -173,7 +173,9 @@ absl::Status CheckRequest(const HttpRequest& request, const std::vector<std::str
 }
 
 absl::Status CheckWrite(const HttpRequest& request, bool event) {
-  if (request.method() == http::verb::get) return absl::OkStatus();
+  if (request.method() == http::verb::get || request.method() == http::verb::head) {
+    return absl::OkStatus();
+  }
   if (!IsSameOrigin(request)) {
     return MakeError(absl::StatusCode::kPermissionDenied, "FOREIGN_ORIGIN",
                      "pages of another origin may not write");

@@ -217,9 +217,11 @@ absl::StatusOr<std::unique_ptr<Message>> Parse(const JsonRequest& http_request) 
 template <const auto& kMethod, typename Response, typename Request>
 void Call(Api& api, const Request& request, const std::string& caller,
           const std::shared_ptr<JsonCall>& call) {
-  api.Serve(kMethod, request,
-            Reply<Response>(std::make_shared<JsonSink<Response>>(
-                CallContext{.method = kMethod.name, .caller = caller}, call)));
+  api.Serve(
+      kMethod, request,
+      Reply<Response>(std::make_shared<JsonSink<Response>>(
+          CallContext{.method = kMethod.name, .caller = caller, .owner = CallerAddress(caller)},
+          call)));
 }
 
 template <const auto& kMethod, auto kPrepare, typename Request, typename Response>
@@ -237,9 +239,11 @@ absl::Status ServeInference(Api& api, const JsonRequest& http_request, const std
                           FindModel(api.parts().registry, "model", http_request.resource));
   InferenceEvent event = http_request.event;
   event.body = http_request.body;
-  return ObserveEvent(api.parts(), model, event,
-                      std::make_shared<JsonSink<v1::ObserveResponse>>(
-                          CallContext{.method = kObserve.name, .caller = caller}, call));
+  return ObserveEvent(
+      api.parts(), model, event,
+      std::make_shared<JsonSink<v1::ObserveResponse>>(
+          CallContext{.method = kObserve.name, .caller = caller, .owner = CallerAddress(caller)},
+          call));
 }
 
 // The path with this number of a call, as the contract states it. The number is valid.
@@ -365,6 +369,9 @@ std::vector<const JsonRoute*> RoutesOf(std::string_view path) {
   return routes;
 }
 
+// HEAD is answered as GET, without the body. The answer of a stream of events is only its body.
+bool TakesHead(const JsonRoute& route) { return route.verb == http::verb::get && !route.events; }
+
 }  // namespace
 
 InferenceEvent EventOf(const HttpRequest& header) {
@@ -418,7 +425,7 @@ absl::StatusOr<const JsonRoute*> FindJsonRoute(http::verb verb, std::string_view
   request.resource = name.substr(0, ResourceLength(name));
   const std::vector<const JsonRoute*> routes = RoutesOf(path);
   for (const JsonRoute* const route : routes) {
-    if (route->verb != verb) continue;
+    if (route->verb != verb && !(verb == http::verb::head && TakesHead(*route))) continue;
     CALIBD_RETURN_IF_ERROR(CheckNoShortVersion(request.resource));
     return route;
   }
@@ -437,6 +444,7 @@ std::string AllowedMethods(std::string_view target) {
   return absl::StrJoin(RoutesOf(*path), ", ", [](std::string* text, const auto* route) {
     const auto name = http::to_string(route->verb);
     text->append(name.data(), name.size());
+    if (TakesHead(*route)) text->append(", HEAD");
   });
 }
 

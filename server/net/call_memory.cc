@@ -22,13 +22,6 @@ constexpr std::chrono::seconds kMemoryRetryDelay{1};
 // metadata and its queue entries.
 constexpr std::size_t kCallOverhead = std::size_t{8} << 10;
 
-// The address by which connections are counted. A peer without an address counts by its name.
-std::string AddressOf(const std::string& peer) {
-  const std::string name = ParsePeerName(peer).value_or(peer);
-  const auto endpoint = ParseListenAddress(name);
-  return endpoint.ok() ? PeerAddress(endpoint->address()) : name;
-}
-
 bool HasRoom(const std::unordered_map<std::string, std::size_t>& reserved, const std::string& key,
              std::size_t bytes, std::size_t share) {
   const auto found = reserved.find(key);
@@ -62,8 +55,14 @@ absl::Status ExhaustedError(const char* whose, std::size_t limit, std::size_t by
 
 }  // namespace
 
+std::string CallerAddress(const std::string& caller) {
+  const std::string name = ParsePeerName(caller).value_or(caller);
+  const auto endpoint = ParseListenAddress(name);
+  return endpoint.ok() ? PeerAddress(endpoint->address()) : name;
+}
+
 CallMemory::Owner::Owner(std::string peer)
-    : connection(std::move(peer)), address(AddressOf(connection)) {}
+    : connection(std::move(peer)), address(CallerAddress(connection)) {}
 
 absl::Status CallMemory::Reserve(const Owner& owner, std::size_t bytes) {
   const std::size_t limit = budget_.limit();

@@ -14,6 +14,10 @@
 
 namespace calibd::server {
 
+// Returns the address by which a caller is counted, see PeerAddress. caller: peer() of a gRPC
+// context, or the client's address with its port. A caller without an address counts by its name.
+[[nodiscard]] std::string CallerAddress(const std::string& caller);
+
 // Reserves the memory of responses, and of requests that wait, in the budget of all calls. One
 // connection gets at most an eighth of the budget and one address a quarter, but always enough for
 // two of their messages: a client that does not read runs out before others do. Thread-safe.

@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t kMaxKeptPayload = 16 << 10;
 constexpr std::uint32_t kPriorityBytes = 5;
 constexpr std::size_t kSettingBytes = 6;
+// Every receiver accepts frames of this size.
+constexpr std::size_t kMaxHeaderFragment = 16 << 10;
 
 std::uint32_t Byte(char c) { return static_cast<unsigned char>(c); }
 
@@ -48,15 +50,12 @@ std::string PercentEncode(std::string_view text) {
   return encoded;
 }
 
-struct Field {
-  std::string name;
-  std::string value;
-};
+}  // namespace
 
-std::string EncodeFields(std::vector<Field> fields) {
+std::string EncodeHeaderFields(std::vector<HeaderField> fields) {
   std::vector<nghttp2_nv> pairs;
   pairs.reserve(fields.size());
-  for (Field& field : fields) {
+  for (HeaderField& field : fields) {
     pairs.push_back({.name = reinterpret_cast<std::uint8_t*>(field.name.data()),
                      .value = reinterpret_cast<std::uint8_t*>(field.value.data()),
                      .namelen = field.name.size(),
@@ -74,8 +73,6 @@ std::string EncodeFields(std::vector<Field> fields) {
   block.resize(static_cast<std::size_t>(size));
   return block;
 }
-
-}  // namespace
 
 std::uint32_t ReadUint32(std::string_view bytes) {
   return Byte(bytes[0]) << 24U | Byte(bytes[1]) << 16U | Byte(bytes[2]) << 8U | Byte(bytes[3]);
@@ -100,9 +97,18 @@ std::string WindowUpdateFrame(std::uint32_t stream_id, std::uint32_t increment) 
 }
 
 std::string HeadersFrame(std::uint32_t stream_id, bool ends_stream, std::string_view block) {
-  const int flags =
-      NGHTTP2_FLAG_END_HEADERS | (ends_stream ? NGHTTP2_FLAG_END_STREAM : NGHTTP2_FLAG_NONE);
-  return Frame(NGHTTP2_HEADERS, static_cast<std::uint8_t>(flags), stream_id, block);
+  std::string frames;
+  std::uint8_t type = NGHTTP2_HEADERS;
+  int flags = ends_stream ? NGHTTP2_FLAG_END_STREAM : NGHTTP2_FLAG_NONE;
+  do {
+    const std::string_view fragment = block.substr(0, kMaxHeaderFragment);
+    block.remove_prefix(fragment.size());
+    if (block.empty()) flags |= NGHTTP2_FLAG_END_HEADERS;
+    frames += Frame(type, static_cast<std::uint8_t>(flags), stream_id, fragment);
+    type = NGHTTP2_CONTINUATION;
+    flags = NGHTTP2_FLAG_NONE;
+  } while (!block.empty());
+  return frames;
 }
 
 std::string EndStreamFrame(std::uint32_t stream_id) {
@@ -118,7 +124,7 @@ std::string GoAwayFrame(std::uint32_t last_stream_id, std::uint32_t error_code,
 std::string StatusFrame(std::uint32_t stream_id, const absl::Status& status,
                         bool response_started) {
   const rpc::Status wire = ToRpcStatus(status);
-  std::vector<Field> fields;
+  std::vector<HeaderField> fields;
   if (!response_started) {
     fields = {{":status", "200"}, {"content-type", "application/grpc"}};
   }
@@ -129,7 +135,7 @@ std::string StatusFrame(std::uint32_t stream_id, const absl::Status& status,
   fields.push_back(
       {"grpc-status-details-bin", std::string(details, 0, details.find_last_not_of('=') + 1)});
   return Frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, stream_id,
-               EncodeFields(std::move(fields)));
+               EncodeHeaderFields(std::move(fields)));
 }
 
 std::optional<FrameReader::Part> FrameReader::Next(std::string_view& input) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -35,7 +36,16 @@ struct FrameHeader {
 
 [[nodiscard]] std::string RstStreamFrame(std::uint32_t stream_id, std::uint32_t error_code);
 [[nodiscard]] std::string WindowUpdateFrame(std::uint32_t stream_id, std::uint32_t increment);
-// block: a complete header block of at most 16 KiB, the size of a frame that every peer accepts.
+
+struct HeaderField {
+  std::string name;
+  std::string value;
+};
+// Returns a header block that refers to no other one, and to which no later one refers.
+[[nodiscard]] std::string EncodeHeaderFields(std::vector<HeaderField> fields);
+
+// block: a complete header block. After the first 16 KiB, the size of a frame that every peer
+// accepts, it continues in CONTINUATION frames.
 [[nodiscard]] std::string HeadersFrame(std::uint32_t stream_id, bool ends_stream,
                                        std::string_view block);
 // An empty DATA frame that ends the client's request.

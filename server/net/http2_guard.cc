@@ -1,9 +1,7 @@
 #include "server/net/http2_guard.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/errors.h"
@@ -11,50 +9,13 @@
 namespace calibd::server {
 namespace {
 
-constexpr std::string_view kPreface = NGHTTP2_CLIENT_MAGIC;
 constexpr std::uint8_t kPrefixBytes = 5;
 // Each connection may use one part in this many of the memory for messages.
 constexpr std::size_t kConnectionShare = 8;
-constexpr std::size_t kMaxEndedCalls = 128;
 // Bytes that gRPC keeps for a DATA frame in addition to its payload. In measurements, a frame of
 // one byte took 53 bytes on one call, and up to 344 on many simultaneous calls, whose growing
 // arrays fragment the heap.
 constexpr std::size_t kFrameOverhead = 384;
-constexpr std::chrono::seconds kRetryAfter{1};
-
-// Content of the GOAWAY frame with which the relay closes a connection.
-struct Goodbye {
-  std::uint32_t error_code;
-  const char* text;
-};
-// The GOAWAY frame of each CloseReason, in the order of the enum.
-constexpr std::array<Goodbye, RelayStatistics::kCloseReasons.size()> kGoodbyes{{
-    {NGHTTP2_PROTOCOL_ERROR, "invalid HTTP/2"},
-    {NGHTTP2_FRAME_SIZE_ERROR, "frame too large"},
-    {NGHTTP2_ENHANCE_YOUR_CALM, "header block larger than 16 KiB"},
-    {NGHTTP2_PROTOCOL_ERROR, "malformed header fields, or a body unlike its content-length"},
-    {NGHTTP2_ENHANCE_YOUR_CALM, "too many open calls"},
-    {NGHTTP2_ENHANCE_YOUR_CALM, "too many cancelled calls"},
-    {NGHTTP2_ENHANCE_YOUR_CALM, "too many control frames"},
-    {NGHTTP2_ENHANCE_YOUR_CALM, "the client reads nothing"},
-    {NGHTTP2_ENHANCE_YOUR_CALM, "no memory for unread responses"},
-    {NGHTTP2_ENHANCE_YOUR_CALM, "too many connections"},
-    {NGHTTP2_NO_ERROR, "no call was made"},
-    {NGHTTP2_NO_ERROR, "the connection makes room for another"},
-    {NGHTTP2_NO_ERROR, "the server is shutting down"},
-}};
-
-absl::Status Exhausted(std::string_view reason, std::string_view message) {
-  return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, reason, message),
-                        kRetryAfter);
-}
-
-absl::Status StallError(CallEnd reason) {
-  return MakeError(absl::StatusCode::kDeadlineExceeded, "CLIENT_STALLED",
-                   reason == CallEnd::kMessageIncomplete
-                       ? "the client sent nothing of an incomplete message for 60 s"
-                       : "the client read nothing of the response for 60 s");
-}
 
 }  // namespace
 
@@ -71,7 +32,11 @@ Http2Guard::Http2Guard(Shared& shared, std::shared_ptr<PeerLimits> peer,
           std::max(shared.memory.limit() / kConnectionShare, 2 * shared.limits.max_message_bytes)) {
 }
 
-Http2Guard::~Http2Guard() { shared_.memory.Release(tail_reserved_); }
+Http2Guard::~Http2Guard() {
+  shared_.memory.Release(tail_reserved_);
+  // For the server, the end of a connection cancels its calls. Closing it must not be cheaper.
+  static_cast<void>(peer_->TakeResets(calls_.size(), now_));
+}
 
 void Http2Guard::FromClient(std::string_view input, Time now, Output& output) {
   now_ = now;
@@ -231,6 +196,7 @@ void Http2Guard::EndClientFrame(Output& output) {
       shared_.memory.Release(std::exchange(tail_reserved_, 0));
       if (call != calls_.end() && frame.has(NGHTTP2_FLAG_END_STREAM)) {
         call->second.client_ended = true;
+        MarkBusy(call->first, call->second);
         if (call->second.server_ended) Forget(call);
       }
       break;
@@ -279,36 +245,15 @@ void Http2Guard::EndHeaderBlock(Output& output) {
       inject_to_server_ += EndStreamFrame(call->first);
     }
     call->second.client_ended = true;
+    MarkBusy(call->first, call->second);
     if (call->second.server_ended) Forget(call);
   }
-}
-
-bool Http2Guard::RefuseExcess(std::uint32_t id, Output& output) {
-  if (restricted_()) {
-    EndCall(
-        id, CallEnd::kTooManyConnections,
-        Exhausted("TOO_MANY_CONNECTIONS",
-                  "there are too many connections (max-connections, max-connections-per-address): "
-                  "this one may only check the health; close unused connections or try "
-                  "again later"),
-        output);
-    return true;
-  }
-  if (calls_.size() <= shared_.limits.max_concurrent_streams) return false;
-  EndCall(id, CallEnd::kTooManyCalls,
-          Exhausted("TOO_MANY_CALLS",
-                    absl::StrCat("this connection has ", shared_.limits.max_concurrent_streams,
-                                 " open calls, the limit (max-concurrent-streams): open another "
-                                 "connection, or try again when a call has ended")),
-          output);
-  // It costs the server a call, like a reset.
-  CountReset(output);
-  return true;
 }
 
 void Http2Guard::OpenCall(std::uint32_t id, Output& output) {
   last_call_ = id;
   Call& call = calls_[id];
+  call.began = now_;
   call.client_took = now_;
   call.client_sent = now_;
   if (calls_.size() > shared_.limits.max_concurrent_streams + kExtraCalls) {
@@ -334,6 +279,7 @@ void Http2Guard::ReadMessages(std::uint32_t id, std::string_view bytes, Output& 
     if (call.message_left == 0) {
       call.prefix_bytes = 0;
       call.unread_bytes += std::exchange(call.incomplete_bytes, 0);
+      MarkBusy(id, call);
     }
   }
 }
@@ -352,20 +298,6 @@ bool Http2Guard::BeginMessage(std::uint32_t id, Call& call, Output& output) {
   return ReserveOrEnd(id, call, length, output);
 }
 
-bool Http2Guard::ReserveOrEnd(std::uint32_t id, Call& call, std::size_t bytes, Output& output) {
-  if (!memory_.TryReserve(bytes)) {
-    EndCall(id, CallEnd::kMemoryExhausted,
-            Exhausted("CALL_MEMORY_EXHAUSTED",
-                      absl::StrCat("incomplete and unread requests occupy all the memory that "
-                                   "this client may use of call-memory-bytes = ",
-                                   shared_.memory.limit(), "; try again later")),
-            output);
-    return false;
-  }
-  call.incomplete_bytes += bytes;
-  return true;
-}
-
 void Http2Guard::FromServer(std::string_view input, Time now, Output& output) {
   now_ = now;
   while (!closed_) {
@@ -373,6 +305,7 @@ void Http2Guard::FromServer(std::string_view input, Time now, Output& output) {
     if (!part.has_value()) break;
     if (part->is_header) server_frame_passes_ = BeginServerFrame();
     if (server_frame_passes_) output.to_client.Append(part->bytes, part->is_copy);
+    if (!part->is_header) ReadServerPayload(part->bytes);
     if (part->ends_frame) EndServerFrame(output);
     SendInjected(output);
   }
@@ -392,10 +325,14 @@ bool Http2Guard::BeginServerFrame() {
       client_took_ = now_;
       break;
     case NGHTTP2_HEADERS:
-      // The headers of an ended call are passed too, because they change the state of the
-      // compression.
       server_in_headers_ = true;
+      server_headers_end_call_ = frame.has(NGHTTP2_FLAG_END_STREAM);
+      server_body_.emplace(frame);
+      responses_.Begin(!ended);
       break;
+    case NGHTTP2_CONTINUATION:
+      server_body_.reset();
+      return responses_.passes();
     case NGHTTP2_RST_STREAM:
     case NGHTTP2_WINDOW_UPDATE:
       return !ended;
@@ -412,10 +349,29 @@ bool Http2Guard::BeginServerFrame() {
       call.client_took = now_;
     }
     call.response_started = true;
+    last_used_call_ = std::max(last_used_call_, frame.stream_id);
     call.server_ended = call.server_ended || frame.has(NGHTTP2_FLAG_END_STREAM);
     memory_.Release(std::exchange(call.unread_bytes, 0));
   }
-  return true;
+  return frame.type != NGHTTP2_HEADERS || responses_.passes();
+}
+
+void Http2Guard::ReadServerPayload(std::string_view bytes) {
+  const std::uint8_t type = server_.frame().type;
+  if (type != NGHTTP2_HEADERS && type != NGHTTP2_CONTINUATION) return;
+  responses_.Read(server_body_.has_value() ? server_body_->Read(bytes) : bytes);
+}
+
+void Http2Guard::EndResponseBlock(Output& output) {
+  const bool passed = responses_.passes();
+  const std::optional<std::string> block = responses_.End();
+  server_in_headers_ = false;
+  if (block.has_value()) {
+    output.to_client.AppendCopy(
+        HeadersFrame(server_.frame().stream_id, server_headers_end_call_, *block));
+  } else if (responses_.broken() && !passed) {
+    Close(CloseReason::kProtocolError, output);
+  }
 }
 
 void Http2Guard::EndServerFrame(Output& output) {
@@ -425,7 +381,7 @@ void Http2Guard::EndServerFrame(Output& output) {
   switch (frame.type) {
     case NGHTTP2_HEADERS:
     case NGHTTP2_CONTINUATION:
-      server_in_headers_ = !frame.has(NGHTTP2_FLAG_END_HEADERS);
+      if (frame.has(NGHTTP2_FLAG_END_HEADERS)) EndResponseBlock(output);
       [[fallthrough]];
     case NGHTTP2_DATA:
       if (call != calls_.end() && call->second.server_ended && call->second.client_ended) {
@@ -457,137 +413,6 @@ void Http2Guard::EndServerFrame(Output& output) {
       break;
   }
   CloseIfDone(output);
-}
-
-void Http2Guard::Tick(Time now, Output& output) {
-  now_ = now;
-  if (!closed_ && last_call_ == 0 && now - start_ >= kFirstCallTimeout) {
-    Close(CloseReason::kNoCall, output);
-  }
-  if (!closed_ && retired_.has_value() && now - *retired_ >= kHealthCheckTimeout && restricted_()) {
-    Close(CloseReason::kEvicted, output);
-  }
-  CloseIfDone(output);
-  if (closed_) return;
-  if (client_window_ > 0) client_took_ = now_;
-  std::vector<std::pair<std::uint32_t, CallEnd>> stalled;
-  for (auto& [id, call] : calls_) {
-    if (const std::optional<CallEnd> reason = FindStall(call); reason.has_value()) {
-      stalled.emplace_back(id, *reason);
-    }
-  }
-  // The table of calls is unordered; sorting makes the output depend only on the input.
-  std::sort(stalled.begin(), stalled.end());
-  for (const auto& [id, reason] : stalled) EndCall(id, reason, StallError(reason), output);
-  SendInjected(output);
-}
-
-// An exhausted window means that bytes are waiting, because gRPC fills windows completely.
-std::optional<CallEnd> Http2Guard::FindStall(Call& call) {
-  if (call.server_ended) return std::nullopt;
-  if (client_initial_window_ + call.client_window > 0) call.client_took = now_;
-  if (now_ - std::min(call.client_took, client_took_) >= kStallTimeout) {
-    return CallEnd::kClientReadsNothing;
-  }
-  const bool client_may_send =
-      server_window_ > 0 && server_initial_window_ + call.server_window > 0;
-  if (!call.message_incomplete() || !client_may_send) call.client_sent = now_;
-  if (now_ - call.client_sent >= kStallTimeout) return CallEnd::kMessageIncomplete;
-  return std::nullopt;
-}
-
-void Http2Guard::EndCall(std::uint32_t id, CallEnd reason, const absl::Status& status,
-                         Output& output) {
-  const auto found = calls_.find(id);
-  inject_to_client_ += StatusFrame(id, status, found->second.response_started);
-  if (!found->second.client_ended) inject_to_client_ += RstStreamFrame(id, NGHTTP2_NO_ERROR);
-  inject_to_server_ += RstStreamFrame(id, NGHTTP2_CANCEL);
-  Forget(found);
-  ended_.push_back(id);
-  if (ended_.size() > kMaxEndedCalls) ended_.pop_front();
-  shared_.statistics.CountEnded(reason, peer_->address());
-  if (client_.frame().type == NGHTTP2_DATA && client_.frame().stream_id == id) {
-    tail_reserved_ = client_.payload_left();
-    if (!shared_.memory.TryReserve(tail_reserved_)) {
-      tail_reserved_ = 0;
-      Close(CloseReason::kMemoryExhausted, output);
-    }
-  }
-}
-
-void Http2Guard::Forget(Calls::iterator call) {
-  memory_.Release(call->second.incomplete_bytes + call->second.unread_bytes);
-  calls_.erase(call);
-}
-
-void Http2Guard::CountReset(Output& output) {
-  if (!resets_.Take(now_) || !peer_->TakeReset(now_)) Close(CloseReason::kTooManyResets, output);
-}
-
-void Http2Guard::CountControlFrame(Output& output) {
-  if (!control_frames_.Take(now_)) Close(CloseReason::kTooManyControlFrames, output);
-}
-
-void Http2Guard::BeginDrain(Time now, Output& output) {
-  now_ = now;
-  drain_ = now;
-  CloseIfDone(output);
-}
-
-void Http2Guard::Retire(Time now, Output& output) {
-  now_ = now;
-  retired_ = now;
-  RefuseCallsAfter(last_call_);
-  if (!calls_.empty()) inject_to_client_ += GoAway(CloseReason::kEvicted);
-  CloseIfDone(output);
-  SendInjected(output);
-}
-
-void Http2Guard::RefuseCallsAfter(std::uint32_t id) {
-  last_served_ = std::min(last_served_, id);
-  for (auto next = calls_.begin(); next != calls_.end();) {
-    if (const auto call = next++; call->first > last_served_) Forget(call);
-  }
-}
-
-void Http2Guard::CloseIfDone(Output& output) {
-  if (!calls_.empty()) return;
-  // Without a GOAWAY, the client would not know that its next call was not served.
-  if (retired_.has_value() && CanAddForClient()) {
-    Close(CloseReason::kEvicted, output);
-  } else if (drain_.has_value() && (last_served_ != kAnyCall || now_ - *drain_ >= kDrainTimeout)) {
-    Close(CloseReason::kDrained, output);
-  }
-}
-
-void Http2Guard::Close(CloseReason reason, Output& output) {
-  if (closed_) return;
-  // Inside a frame of the server, nothing can be inserted.
-  SendInjected(output);
-  if (preface_bytes_ == kPreface.size() && CanAddForClient()) {
-    output.to_client.AppendCopy(GoAway(reason));
-  }
-  closed_ = true;
-  shared_.statistics.CountClosed(reason, peer_->address());
-}
-
-std::string Http2Guard::GoAway(CloseReason reason) const {
-  const Goodbye& goodbye = kGoodbyes[static_cast<std::size_t>(reason)];
-  return GoAwayFrame(std::min(last_call_, last_served_), goodbye.error_code, goodbye.text);
-}
-
-bool Http2Guard::CanAddForClient() const { return server_.between_frames() && !server_in_headers_; }
-
-void Http2Guard::SendInjected(Output& output) {
-  if (closed_) return;
-  if (!inject_to_client_.empty() && CanAddForClient()) {
-    output.to_client.AppendCopy(inject_to_client_);
-    inject_to_client_.clear();
-  }
-  if (!inject_to_server_.empty() && client_.between_frames() && !in_headers_) {
-    output.to_server.AppendCopy(inject_to_server_);
-    inject_to_server_.clear();
-  }
 }
 
 }  // namespace calibd::server

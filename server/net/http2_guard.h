@@ -20,6 +20,7 @@
 #include "server/net/message_memory.h"
 #include "server/net/peer_limits.h"
 #include "server/net/relay_statistics.h"
+#include "server/net/response_blocks.h"
 #include "server/net/token_bucket.h"
 
 namespace calibd::server {
@@ -36,7 +37,8 @@ namespace calibd::server {
 // later ones. It limits the size of frames, header blocks and messages, the memory of messages that
 // are incomplete or not consumed by the server, the number of calls, and the rates of resets and
 // control frames. It ends a call whose client sends or takes nothing for a minute although the
-// client could.
+// client could, and one without a first message after 15 s. A call whose client has sent no whole
+// message yet has cost the server little: it neither keeps the connection busy nor delays a drain.
 //
 // It does no I/O, starts no thread and reads no clock. Not thread-safe.
 class Http2Guard {
@@ -50,14 +52,15 @@ class Http2Guard {
   // queues the calls beyond the advertised number; the guard refuses them with a reason instead. A
   // client with still more open calls is closed.
   static constexpr std::size_t kExtraCalls = 1000;
-  static constexpr double kResetRate = 1000;
-  static constexpr double kResetBurst = 2000;
   static constexpr double kControlFrameRate = 10000;
   static constexpr double kControlFrameBurst = 10000;
   static constexpr std::chrono::seconds kStallTimeout{60};
   // Maximum time until the first call of a connection.
   static constexpr std::chrono::seconds kFirstCallTimeout{15};
-  // Maximum time until the server's GOAWAY passes.
+  // Maximum time until a call begins its first message.
+  static constexpr std::chrono::seconds kFirstMessageTimeout{15};
+  // During a drain: maximum time until the server's GOAWAY passes. Then calls that began during the
+  // drain end too, if they have sent no whole message.
   static constexpr std::chrono::seconds kDrainTimeout{1};
   // Maximum time for the open calls of an evicted connection that is restricted to health checks.
   static constexpr std::chrono::seconds kHealthCheckTimeout{1};
@@ -102,10 +105,12 @@ class Http2Guard {
 
   // Ends stalled calls. Call it about once a second.
   void Tick(Time now, Output& output);
-  // Begins the shutdown of the server: the connection is closed as soon as it has no calls.
+  // Begins the shutdown of the server: calls without a whole message end, and the connection is
+  // closed as soon as it has no calls.
   void BeginDrain(Time now, Output& output);
   // Makes room for another connection. A GOAWAY tells the client which calls are served, the server
-  // never sees later ones, and the connection is closed when the served calls have ended.
+  // never sees later ones, and the connection is closed when the served calls have ended. Calls
+  // without a whole message are not served.
   void Retire(Time now, Output& output);
   // Closes the connection. If the client is not at fault, the GOAWAY has the code NO_ERROR.
   void Close(CloseReason reason, Output& output);
@@ -114,6 +119,8 @@ class Http2Guard {
   [[nodiscard]] bool closed() const noexcept { return closed_; }
   // Number of calls that have begun and not ended, without refused ones.
   [[nodiscard]] std::size_t open_calls() const noexcept { return calls_.size(); }
+  // True if no open call has sent a whole message.
+  [[nodiscard]] bool idle() const noexcept { return busy_calls_ == 0; }
 
  private:
   struct Call {
@@ -121,6 +128,11 @@ class Http2Guard {
     bool client_ended = false;
     bool server_ended = false;
     bool response_started = false;
+    // True once the client has sent a whole message, or the end of its request.
+    bool busy = false;
+    // The time at which the call began. It moves on while the client may not send its first
+    // message.
+    Time began;
 
     // The client's current message.
     std::uint8_t prefix_bytes = 0;
@@ -145,6 +157,7 @@ class Http2Guard {
   };
   using Calls = absl::flat_hash_map<std::uint32_t, Call>;
 
+  static constexpr std::string_view kPreface = NGHTTP2_CLIENT_MAGIC;
   // The largest stream id. gRPC's first GOAWAY names it, so that calls that are already on the way
   // are still served.
   static constexpr std::uint32_t kAnyCall = 0x7fffffff;
@@ -168,11 +181,18 @@ class Http2Guard {
 
   // Returns whether the frame is passed.
   [[nodiscard]] bool BeginServerFrame();
+  void ReadServerPayload(std::string_view bytes);
+  void EndResponseBlock(Output& output);
   void EndServerFrame(Output& output);
 
   void OpenCall(std::uint32_t id, Output& output);
+  void MarkBusy(std::uint32_t id, Call& call);
   void RefuseCallsAfter(std::uint32_t id);
+  // Ends the calls without a whole message.
+  void EndUnsent(CallEnd reason, const absl::Status& status, Output& output);
   void EndCall(std::uint32_t id, CallEnd reason, const absl::Status& status, Output& output);
+  // Ends a call for the server. The client must be told.
+  void Abandon(Calls::iterator call, Output& output);
   [[nodiscard]] std::optional<CallEnd> FindStall(Call& call);
   void Forget(Calls::iterator call);
   void CountReset(Output& output);
@@ -210,11 +230,18 @@ class Http2Guard {
   // The body of the client's DATA or HEADERS frame.
   std::optional<FrameBody> body_;
 
+  // The server's current header block, and the body of its HEADERS frame.
+  ResponseBlocks responses_;
+  std::optional<FrameBody> server_body_;
+  bool server_headers_end_call_ = false;
   bool server_in_headers_ = false;
   bool server_frame_passes_ = true;
 
   Calls calls_;
+  std::size_t busy_calls_ = 0;
   std::uint32_t last_call_ = 0;
+  // The newest call that was busy, was answered or has ended. A GOAWAY must not exclude it.
+  std::uint32_t last_used_call_ = 0;
   // Later calls are refused: their frames are dropped. Set by the GOAWAY frames to the client.
   std::uint32_t last_served_ = kAnyCall;
   // Calls that the guard ended, the newest last: the server may still send frames for them.
@@ -229,7 +256,6 @@ class Http2Guard {
   std::uint32_t server_max_frame_bytes_ = kMaxControlFrameBytes;
   Time client_took_;
 
-  TokenBucket resets_{kResetRate, kResetBurst};
   TokenBucket control_frames_{kControlFrameRate, kControlFrameBurst};
   MessageMemory memory_;
   // Bytes that stay reserved for the rest of a DATA frame in which the guard ended the call: gRPC

@@ -16,43 +16,84 @@
 namespace calibd::server {
 
 // Limits that all connections of one peer address share. Thread-safe.
+//
+// An address that exceeds a rate is refused for a while: a second at first, and twice as long each
+// time, up to a minute. After a minute without an excess, it begins with a second again.
 class PeerLimits {
  public:
-  // message_bytes: the maximum for incomplete and unread requests of this peer.
-  PeerLimits(std::string address, std::size_t message_bytes)
-      : address_(std::move(address)), messages_(message_bytes) {}
+  using Time = TokenBucket::Time;
+
+  // Cancelled calls, refused calls, and calls that were open when their connection ended.
+  static constexpr double kResetRate = 1000;
+  static constexpr double kResetBurst = 2000;
+  static constexpr std::chrono::seconds kLeastRefusal{1};
+  static constexpr std::chrono::seconds kMostRefusal{60};
+
+  // message_bytes: the maximum for incomplete and unread requests of this peer. refusable: whether
+  // the address may be refused. That of a proxy should not be: one of its clients would shut out
+  // the others.
+  PeerLimits(std::string address, std::size_t message_bytes, bool refusable = true)
+      : address_(std::move(address)), messages_(message_bytes), refusable_(refusable) {}
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] ByteBudget& messages() noexcept { return messages_; }
 
-  // Returns false if the peer resets calls too fast.
-  [[nodiscard]] bool TakeReset(TokenBucket::Time now) {
+  // Counts this many resets. Returns false if the peer resets calls too fast; then it is refused
+  // for a while, and every further reset has the same result.
+  [[nodiscard]] bool TakeResets(std::size_t resets, Time now) {
     const std::lock_guard lock(mutex_);
-    // Threads read the clock before they acquire the lock, so their times may be out of order.
-    last_ = std::max(last_, now);
-    return resets_.Take(last_);
+    Advance(now);
+    if (last_ < refused_until_) return false;
+    if (resets_.Take(last_, static_cast<double>(resets))) return true;
+    RefuseLocked();
+    return false;
+  }
+  // Refuses the address for a while, because a connection of it exceeded a rate.
+  void Refuse(Time now) {
+    const std::lock_guard lock(mutex_);
+    Advance(now);
+    if (last_ >= refused_until_) RefuseLocked();
+  }
+  // True while new connections of the address must be closed.
+  [[nodiscard]] bool refused(Time now) {
+    const std::lock_guard lock(mutex_);
+    return std::max(last_, now) < refused_until_;
   }
   // True if a new object would be in the same state.
-  [[nodiscard]] bool fresh(TokenBucket::Time now) {
+  [[nodiscard]] bool fresh(Time now) {
     const std::lock_guard lock(mutex_);
-    return resets_.full(std::max(last_, now));
+    Advance(now);
+    return resets_.full(last_) && last_ >= refused_until_ + kMostRefusal;
   }
 
  private:
-  static constexpr double kResetRate = 4000;
-  static constexpr double kResetBurst = 8000;
+  // Threads read the clock before they acquire the lock, so their times may be out of order.
+  void Advance(Time now) { last_ = std::max(last_, now); }
+  void RefuseLocked() {
+    if (!refusable_) return;
+    const bool again = refused_until_ != Time() && last_ < refused_until_ + kMostRefusal;
+    refusal_ = again ? std::min(2 * refusal_, kMostRefusal) : kLeastRefusal;
+    refused_until_ = last_ + refusal_;
+  }
 
   const std::string address_;
   ByteBudget messages_;
+  const bool refusable_;
   std::mutex mutex_;
+  // Everything below is guarded by mutex_.
   TokenBucket resets_{kResetRate, kResetBurst};
-  TokenBucket::Time last_;
+  Time last_;
+  // The newest refusal: its length and its end.
+  std::chrono::seconds refusal_{0};
+  Time refused_until_;
 };
 
 // The peers that are connected, or were connected a moment ago. Thread-safe.
 class PeerTable {
  public:
-  explicit PeerTable(std::size_t message_bytes) : message_bytes_(message_bytes) {}
+  // message_bytes, refusable: see PeerLimits.
+  PeerTable(std::size_t message_bytes, bool refusable)
+      : message_bytes_(message_bytes), refusable_(refusable) {}
 
   [[nodiscard]] std::shared_ptr<PeerLimits> Find(const std::string& address) {
     const std::lock_guard lock(mutex_);
@@ -65,7 +106,7 @@ class PeerTable {
       cleanup_size_ = std::max(kMinCleanupSize, 2 * peers_.size());
     }
     std::shared_ptr<PeerLimits>& peer = peers_[address];
-    if (peer == nullptr) peer = std::make_shared<PeerLimits>(address, message_bytes_);
+    if (peer == nullptr) peer = std::make_shared<PeerLimits>(address, message_bytes_, refusable_);
     return peer;
   }
 
@@ -73,6 +114,7 @@ class PeerTable {
   static constexpr std::size_t kMinCleanupSize = 64;
 
   const std::size_t message_bytes_;
+  const bool refusable_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<PeerLimits>> peers_;
   std::size_t cleanup_size_ = kMinCleanupSize;

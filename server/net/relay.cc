@@ -38,7 +38,9 @@ std::array<int, 2> MakePair() {
 Relay::Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& statistics,
              std::function<void(int)> connect)
     : shared_{.limits = settings.limits, .memory = memory, .statistics = statistics},
-      peers_(std::max(memory.limit() / kPeerShare, 2 * settings.limits.max_message_bytes)),
+      peers_(std::max(memory.limit() / kPeerShare, 2 * settings.limits.max_message_bytes),
+             // An address that may have all connections is that of a proxy.
+             settings.slots.per_address < settings.slots.total),
       slots_(settings.slots),
       connect_(std::move(connect)) {
   const unsigned int threads = std::clamp(std::thread::hardware_concurrency(), 1U, kMaxThreads);
@@ -48,6 +50,11 @@ Relay::Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& stat
 Relay::~Relay() = default;
 
 void Relay::Add(tcp::socket socket, const std::string& address) {
+  std::shared_ptr<PeerLimits> limits = peers_.Find(address);
+  if (limits->refused(std::chrono::steady_clock::now())) {
+    shared_.statistics.CountClosed(CloseReason::kAddressRefused, address);
+    return;
+  }
   RelayWorker& worker = *workers_[accepted_++ % workers_.size()];
   error_code error;
   const tcp::endpoint peer = socket.remote_endpoint(error);
@@ -58,7 +65,7 @@ void Relay::Add(tcp::socket socket, const std::string& address) {
   RelayConnection::Socket client(worker.context(), protocol, fd);
   client.non_blocking(true, error);
   const auto connection =
-      std::make_shared<RelayConnection>(worker, shared_, peers_.Find(address), std::move(client));
+      std::make_shared<RelayConnection>(worker, shared_, std::move(limits), std::move(client));
   const auto evict = [&worker, weak = std::weak_ptr(connection)] {
     boost::asio::post(worker.context(), [weak] {
       if (const std::shared_ptr<RelayConnection> evicted = weak.lock()) evicted->Evict();

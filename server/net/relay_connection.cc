@@ -236,7 +236,7 @@ void RelayConnection::Deliver() {
   if (state_ == State::kRelaying) {
     if (guard_.closed()) {
       BeginClosing();
-    } else if (const bool idle = guard_.open_calls() == 0; idle != idle_) {
+    } else if (const bool idle = guard_.idle(); idle != idle_) {
       idle_ = idle;
       slot_->SetIdle(idle);
     }

@@ -21,6 +21,7 @@ enum class CloseReason {
   kClientReadsNothing,
   kMemoryExhausted,
   kTooManyConnections,
+  kAddressRefused,
   kNoCall,
   kEvicted,
   kDrained,
@@ -32,6 +33,7 @@ enum class CallEnd {
   kMemoryExhausted,
   kClientReadsNothing,
   kMessageIncomplete,
+  kNoMessage,
   kTooManyConnections,
   kTooManyCalls,
 };
@@ -50,12 +52,13 @@ class RelayStatistics {
                                             "client_reads_nothing",
                                             "memory_exhausted",
                                             "too_many_connections",
+                                            "address_refused",
                                             "no_call",
                                             "evicted",
                                             "drained"};
-  static constexpr std::array kCallEnds{"message_too_large",    "memory_exhausted",
-                                        "client_reads_nothing", "message_incomplete",
-                                        "too_many_connections", "too_many_calls"};
+  static constexpr std::array kCallEnds{
+      "message_too_large", "memory_exhausted",     "client_reads_nothing", "message_incomplete",
+      "no_message",        "too_many_connections", "too_many_calls"};
 
   // peer: the address of the client.
   void CountClosed(CloseReason reason, std::string_view peer);

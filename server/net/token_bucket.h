@@ -14,11 +14,11 @@ class TokenBucket {
   // rate: events per second. The bucket is full at first.
   TokenBucket(double rate, double burst) noexcept : rate_(rate), burst_(burst), tokens_(burst) {}
 
-  // Returns false if the event exceeds the rate. now: must not decrease.
-  [[nodiscard]] bool Take(Time now) noexcept {
+  // Returns false if this many events exceed the rate. now: must not decrease.
+  [[nodiscard]] bool Take(Time now, double events = 1) noexcept {
     Fill(now);
-    if (tokens_ < 1) return false;
-    tokens_ -= 1;
+    if (tokens_ < events) return false;
+    tokens_ -= events;
     return true;
   }
 

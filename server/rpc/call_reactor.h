@@ -28,7 +28,8 @@ class CallReactor : public Reactor, public Sink<Response> {
   // response: gRPC's object for the response of a unary call, otherwise null.
   CallReactor(const char* method, CallMemory& memory, const grpc::CallbackServerContext& context,
               Response* response)
-      : Sink<Response>({method, context.peer()}),
+      : Sink<Response>(
+            {.method = method, .caller = context.peer(), .owner = CallerAddress(context.peer())}),
         reservation_(memory, this->context().caller),
         response_(response) {}
 

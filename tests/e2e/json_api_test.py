@@ -438,16 +438,27 @@ class JsonApiTest(unittest.TestCase):
     def test_other_methods_get_those_of_the_path(self):
         self.server.create("methods")
         for path, others, allowed in (
-                ("/v1/models", ("PUT", "DELETE", "HEAD"), "GET, POST"),
-                ("/v1/models/methods", ("POST", "PATCH"), "GET, DELETE"),
+                ("/v1/models", ("PUT", "DELETE"), "GET, HEAD, POST"),
+                ("/v1/models/methods", ("POST", "PATCH"), "GET, HEAD, DELETE"),
                 ("/v1/models/methods/versions/2:observe?x=1", ("GET", "DELETE", "OPTIONS"), "POST"),
-                ("/v1/models/methods/events", ("POST",), "GET"),
+                ("/v1/models/methods/events", ("POST", "HEAD"), "GET"),
                 ("/v1/openapi.json", ("POST", "DELETE"), "GET, HEAD"),
                 ("/metrics", ("POST", "BREW"), "GET, HEAD")):
             for method in others:
                 with self.subTest(path, method=method):
                     status, headers, _ = self.server.ask(method, path, {} if method == "POST" else None)
                     self.assertEqual((status, headers["Allow"]), (405, allowed))
+
+    def test_head_has_the_header_of_get(self):
+        self.server.create("heads")
+        for path in ("/v1/models", "/v1/models/heads", "/v1/models/heads/calibration", "/v1/models/none"):
+            with self.subTest(path):
+                status, headers, body = self.server.ask("HEAD", path)
+                got, shown, answer = self.server.get(path)
+                self.assertEqual((status, headers["Content-Type"], body),
+                                 (got, shown["Content-Type"], b""))
+                # Times in the answer may differ in their length.
+                self.assertAlmostEqual(int(headers["Content-Length"]), len(answer), delta=10)
 
     def test_paths_outside_the_api_answer_in_text(self):
         for method, path, headers, status, text in (

@@ -8,10 +8,11 @@ import time
 from hostile_case import (CALL_MEMORY, CALL_SECONDS, GET_MODEL, HEALTH, LIST_MODELS, MARGIN,
                           HostileCase, Neighbour, grpc, main, model_service_pb2,
                           model_service_pb2_grpc, wait_for)
-from http2_peer import (DATA, HEADERS, PING, PREFACE, PRIORITY, SETTINGS, Peer, frame, headers,
-                        request_block, settings)
+from http2_peer import (DATA, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, PING, PREFACE, PRIORITY,
+                        SETTINGS, Peer, frame, headers, message, prefix, request_block, settings)
 
 CROWD = 1000
+DEADLINE_EXCEEDED = 4
 HELLO = PREFACE + settings({})
 
 
@@ -100,8 +101,33 @@ class IdleCrowdTest(Case):
         self.assertEqual(used.call(LIST_MODELS).status, 0)
 
 
+class HalfSentCrowdTest(Case):
+    """Calls that have sent no whole message keep neither others out nor the server from ending."""
+
+    def test_leaves_room_for_other_addresses(self):
+        block = request_block(GET_MODEL)
+        starts = {"headers": headers(1, block), "half headers": frame(HEADERS, 0, 1, block[:20]),
+                  "half a message": headers(1, block) + frame(DATA, 0, 1, prefix(100) + b"half")}
+        for name, start in starts.items():
+            with self.subTest(name):
+                peers = [peer for source in ("127.0.0.2", "127.0.0.3")
+                         for peer in self.crowd(300, source, HELLO + start)]
+                self.assert_gets_in("127.0.0.4", LIST_MODELS)
+                for peer in peers:
+                    peer.close()
+
+    def test_ends_soon(self):
+        peer = self.enterContext(Peer(self.server.grpc))
+        start = time.monotonic()
+        ending = peer.ending(peer.open(GET_MODEL))
+        self.assertEqual(ending.status, DEADLINE_EXCEEDED)
+        self.assertGreater(time.monotonic() - start, 14)
+        # The connection serves other calls.
+        self.assertEqual(peer.call(LIST_MODELS).status, 0)
+
+
 class BusyCrowdTest(Case):
-    """All connections of an address have a call: none of them is idle."""
+    """All connections of an address have a call that waits for its client: none of them is idle."""
 
     def test_lets_health_checks_of_its_own_address_in(self):
         self.busy_crowd("127.0.0.2", CROWD)
@@ -114,7 +140,8 @@ class BusyCrowdTest(Case):
         self.assert_gets_in("127.0.0.2", HEALTH)
 
     def busy_crowd(self, source, count):
-        return self.crowd(count, source, HELLO + headers(1, request_block(GET_MODEL)))
+        return self.crowd(count, source, PREFACE + settings({INITIAL_WINDOW_SIZE: 0}) + headers(
+            1, request_block(LIST_MODELS)) + frame(DATA, END_STREAM, 1, message(b"")))
 
 
 class WatchingCrowdTest(Case):

@@ -20,6 +20,13 @@ class LongDrainTest(Case):
         self.peer()
         self.expect_in_order(50)
 
+    def test_ends_soon_with_calls_that_have_sent_no_whole_message(self):
+        peer = self.peer()
+        peer.data(peer.open(OBSERVE), prefix(1000) + bytes(10))
+        peer.open(STREAM_OBSERVATIONS)
+        self.peer().send(frame(HEADERS, 0, 1, request_block(OBSERVE)))
+        self.expect_in_order(50)
+
 
 class DrainTest(Case):
     def test_ends_with_calls_that_do_not(self):

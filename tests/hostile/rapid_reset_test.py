@@ -1,17 +1,20 @@
 """Calls that are opened and ended at full speed. rapid_reset_test.py CALIBD"""
 import itertools
+import multiprocessing
 import time
+import urllib.request
 
-from hostile_case import CALL_MEMORY, GET_MODEL, MARGIN, HostileCase, Neighbour, main
+from hostile_case import CALL_MEMORY, GET_MODEL, MARGIN, HostileCase, Neighbour, main, wait_for
 from http2_peer import (DATA, END_HEADERS, END_STREAM, HEADERS, Peer, frame, integer, literal,
                         message, prefix, reset, window_update)
 
 INVALID_ARGUMENT = 3
 FIELDS = ((b":authority", b"localhost"), (b":path", GET_MODEL),
           (b"content-type", b"application/grpc"), (b"te", b"trailers"))
-# The header block of a connection's first call, and of all later ones, which refer to its fields.
+# The header block of a connection's first call, and of all later ones, which refer to its fields:
+# the newest one has the lowest index.
 FIRST = b"\x83\x86" + b"".join(literal(*field, indexed=True) for field in FIELDS)
-LATER = b"\x83\x86" + b"".join(integer(62 + i, 7, 0x80) for i in range(len(FIELDS)))
+LATER = b"\x83\x86" + b"".join(integer(61 + i, 7, 0x80) for i in range(len(FIELDS), 0, -1))
 
 # The frames with which the client has each of its calls end at once.
 ATTACKS = {
@@ -48,6 +51,17 @@ def attack(peer, pieces, seconds):
     return peer.closed
 
 
+def return_always(address, source, deadline):
+    """Attacks on one connection after the other. It runs in a process of its own."""
+    pieces = calls(reset, 20_000)
+    while time.monotonic() < deadline:
+        try:
+            with Peer(address, source) as peer:
+                attack(peer, pieces, deadline - time.monotonic())
+        except OSError:
+            time.sleep(0.001)  # refused
+
+
 class RapidResetTest(HostileCase):
     def test_of_the_client_closes_the_connection(self):
         self.check("reset")
@@ -60,7 +74,9 @@ class RapidResetTest(HostileCase):
     def check(self, name):
         pieces = calls(ATTACKS[name])
         with self.expect_memory(CALL_MEMORY + MARGIN), Neighbour(self.server.grpc) as near:
-            with Peer(self.server.grpc, "127.0.0.2") as peer:
+            # An address of its own, because one that attacked before may still be refused.
+            source = f"127.0.1.{1 + list(ATTACKS).index(name)}"
+            with Peer(self.server.grpc, source) as peer:
                 closed = attack(peer, pieces, 60)
         self.assert_served_well(near)
         self.assertTrue(closed, "the connection stays open")
@@ -76,6 +92,33 @@ class RapidResetTest(HostileCase):
                 except OSError:
                     pass  # refused
         self.assert_served_well(near)
+
+    def test_of_four_connections_that_always_return_does_not_hold_up_others(self):
+        self.check_returning(connections=4, addresses=1)
+
+    def test_of_eight_connections_of_four_addresses_does_not_hold_up_others(self):
+        self.check_returning(connections=8, addresses=4)
+
+    def check_returning(self, connections, addresses):
+        """Twenty seconds: each connection returns at once when it is closed."""
+        resident = self.resident("VmRSS")
+        deadline = time.monotonic() + 20
+        sources = [f"127.0.0.{2 + i % addresses}" for i in range(connections)]
+        attackers = [multiprocessing.get_context("fork").Process(
+            target=return_always, args=(self.server.grpc, source, deadline)) for source in sources]
+        for attacker in attackers:
+            attacker.start()
+        with self.expect_memory(CALL_MEMORY + MARGIN), Neighbour(self.server.grpc) as near:
+            for attacker in attackers:
+                attacker.join()
+        self.assert_served_well(near)
+        with urllib.request.urlopen(f"http://{self.server.http}/metrics", timeout=60) as answer:
+            metrics = answer.read().decode()
+        refused = next(line for line in metrics.splitlines()
+                       if line.startswith('calibd_connections_closed_total{reason="address_refused"}'))
+        self.assertGreater(int(refused.split()[-1]), 0, "no connection was refused")
+        self.assertTrue(wait_for(lambda: self.resident("VmRSS") <= resident + MARGIN, 90),
+                        "the memory is not returned")
 
     def test_does_not_delay_the_end(self):
         pieces = calls(reset)

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <future>
@@ -88,6 +89,7 @@ class ApiTest : public ::testing::Test {
   ~ApiTest() override {
     api_.Drain();
     computers_.Stop();
+    small_computers_.Stop();
     api_.Stop();
     history_.Stop();
   }
@@ -104,8 +106,12 @@ class ApiTest : public ::testing::Test {
 
   Engine engine_{std::make_unique<MemoryStore>(std::make_shared<MemoryDisk>()), {}};
   server::ThreadPool computers_{"test-compute", 1};
+  server::ThreadPool small_computers_{"test-small", 1};
   server::WindowJobs jobs_{
-      {.max_queued = 1, .memory_bytes = std::size_t{1} << 30, .operations = 1e12}, computers_, 1};
+      {.max_queued = 1, .memory_bytes = std::size_t{1} << 30, .operations = 1e12},
+      computers_,
+      1,
+      small_computers_};
   server::OpenStreams streams_{1};
   server::HistoryReader history_{engine_.store()};
   server::Health health_{"", [this] { return engine_.commits().refusal(); }};
@@ -153,6 +159,85 @@ TEST_F(ApiTest, AnExceptionOfAComputationEndsOnlyThat) {
   EXPECT_EQ(outcome_of([]() -> absl::Status { throw std::bad_alloc(); }).code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(outcome_of([] { return absl::OkStatus(); }).ok());
+}
+
+// A job of this many operations, for an owner.
+server::WindowRequest JobOf(const std::shared_ptr<server::Model>& model, const std::string& owner,
+                            double operations, std::function<void()> compute) {
+  server::WindowRequest request;
+  request.model = model;
+  request.owner = owner;
+  request.min_observations = 0;
+  request.needs_bandwidth = false;
+  request.cost = [operations](std::size_t /*n*/, std::size_t /*threads*/) {
+    return server::JobCost{.memory_bytes = 0, .operations = operations};
+  };
+  request.compute = [compute = std::move(compute)](const server::WindowSample& /*sample*/,
+                                                   const RunControl& /*control*/) {
+    compute();
+    return absl::OkStatus();
+  };
+  return request;
+}
+
+TEST_F(ApiTest, OwnersShareTheJobsAndSmallJobsDoNotWaitForLargeOnes) {
+  ASSERT_TRUE(engine_.CreateModel(Declare("models/m")).ok());
+  const std::shared_ptr<server::Model> model = engine_.Find("models/m");
+  // Ten places for large jobs.
+  server::WindowJobs jobs(
+      {.max_queued = 9, .memory_bytes = std::size_t{1} << 30, .operations = 1e12}, computers_, 1,
+      small_computers_);
+  std::promise<void> begin;
+  const std::shared_future<void> begun = begin.get_future().share();
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string order;
+  std::size_t ended = 0;
+  const auto submit = [&](const std::string& owner, double operations, const std::string& name,
+                          bool waits) {
+    server::WindowJobs::Watcher watcher;
+    watcher.done = [&](const absl::Status& status) {
+      EXPECT_TRUE(status.ok()) << status;
+      const std::lock_guard lock(mutex);
+      ++ended;
+      changed.notify_all();
+    };
+    return jobs
+        .Submit(JobOf(model, owner, operations,
+                      [&, name, waits] {
+                        if (waits) begun.wait();
+                        const std::lock_guard lock(mutex);
+                        order += name;
+                      }),
+                std::move(watcher))
+        .status();
+  };
+  std::size_t accepted = 0;
+  absl::Status refused;
+  for (const char* const owner : {"a", "b"}) {
+    while ((refused = submit(owner, 1e12, owner, true)).ok()) ++accepted;
+    EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("of this client"));
+  }
+  EXPECT_EQ(accepted, 9);
+  // The share of the only owner of small jobs is its own.
+  EXPECT_TRUE(submit("a", 1e9, "small ", false).ok());
+  {
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return ended == 1; }));
+  }
+  begin.set_value();
+  {
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return ended == 10; }));
+  }
+  EXPECT_EQ(order, "small abababaaa");
+  // All places are free again.
+  EXPECT_TRUE(submit("b", 1e12, "b", false).ok());
+  std::unique_lock lock(mutex);
+  EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return ended == 11; }));
+  EXPECT_EQ(jobs.counts().completed, 11);
+  EXPECT_EQ(jobs.counts().queued, 0);
 }
 
 TEST_F(ApiTest, ServesAModelFromItsCreationToItsDeletion) {

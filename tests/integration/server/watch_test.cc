@@ -410,7 +410,8 @@ TEST_F(WatchTest, RefusesTooManyWatchersUntilSomeEnd) {
 TEST_F(WatchTest, CancelledAtAnyTimeItLeavesNothingBehind) {
   constexpr int kThreads = 8;
   constexpr int kCalls = 40;
-  StartWithModel({"--max-watchers", std::to_string(kThreads)});
+  // The share of one address is kThreads.
+  StartWithModel({"--max-watchers", std::to_string(2 * kThreads - 2)});
   std::atomic<bool> done = false;
   std::thread changes([&] {
     while (!done) {
@@ -439,7 +440,7 @@ TEST_F(WatchTest, CancelledAtAnyTimeItLeavesNothingBehind) {
   for (std::thread& thread : threads) thread.join();
   done = true;
   changes.join();
-  // All have ended: the maximum number of watchers is possible again.
+  // All have ended: the address can have its share again.
   std::vector<std::unique_ptr<Watch>> watches;
   EXPECT_TRUE(WaitFor([&] {
     auto watch = std::make_unique<Watch>(*client_, Request());

@@ -56,7 +56,7 @@ TEST_F(Http2GuardRetireTest, AnIdleConnectionIsClosedWithAGoAway) {
 
 TEST_F(Http2GuardRetireTest, OpenCallsAreServedToTheirEnd) {
   Connection connection(*this);
-  connection.Client(Headers(1, Request()));
+  connection.Client(Headers(1, Request()) + Data(1, Message(1)));
   connection.Clear();
   Retire(connection);
   EXPECT_THAT(LastCalls(connection), ElementsAre(1));
@@ -74,7 +74,8 @@ TEST_F(Http2GuardRetireTest, OpenCallsAreServedToTheirEnd) {
 
 TEST_F(Http2GuardRetireTest, NothingOfALaterCallReachesTheServer) {
   Connection connection(*this);
-  connection.Client(Headers(1, Request()));
+  connection.Client(Headers(1, Request()) + Data(1, Message(1)));
+  connection.Server(WindowUpdate(1, 6));
   Retire(connection);
   connection.Clear();
   const std::string block = Request();
@@ -97,7 +98,7 @@ TEST_F(Http2GuardRetireTest, NothingOfALaterCallReachesTheServer) {
 
 TEST_F(Http2GuardRetireTest, RefusedCallsCountAsControlFrames) {
   Connection connection(*this);
-  connection.Client(Headers(1, Request()));
+  connection.Client(Headers(1, Request()) + Data(1, Message(1)));
   Retire(connection);
   now_ += seconds(2);
   std::uint32_t id = 3;
@@ -121,24 +122,40 @@ TEST_F(Http2GuardRetireTest, TheEndOfARequestReachesTheServerWithoutItsTrailers)
   EXPECT_TRUE(connection.guard.closed());
 }
 
-TEST_F(Http2GuardRetireTest, ACallWhoseHeadersHaveBegunIsServed) {
+TEST_F(Http2GuardRetireTest, TheClientMayRepeatTheNewestCallsWithoutAWholeMessage) {
   Connection connection(*this);
   const std::string block = Request();
-  const std::string first = Frame(NGHTTP2_HEADERS, 0, 1, block.substr(0, 20));
-  const std::string rest =
-      Frame(NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 1, block.substr(20));
-  const std::string data = Data(1, Message(3), NGHTTP2_FLAG_END_STREAM);
-  connection.Client(first);
+  connection.Client(Headers(1, block) + Data(1, Message(3)) + Headers(3, block) +
+                    Headers(5, block) + Data(5, Prefix(100) + "half") +
+                    Frame(NGHTTP2_HEADERS, 0, 7, block.substr(0, 20)));
+  connection.Clear();
   Retire(connection);
   EXPECT_THAT(LastCalls(connection), ElementsAre(1));
-  connection.Client(rest + data);
-  EXPECT_EQ(connection.to_server, Headers(1, block) + data);
+  EXPECT_THAT(FramesOf(connection.to_client, NGHTTP2_HEADERS), IsEmpty());
   EXPECT_EQ(connection.guard.open_calls(), 1);
+  // The server has seen two of them, and nothing of the third.
+  const std::string data = Data(1, Message(3), NGHTTP2_FLAG_END_STREAM);
+  connection.Client(Frame(NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 7, block.substr(20)) +
+                    Data(5, "more") + Data(7, Message(3)) + data);
+  EXPECT_EQ(connection.to_server, Reset(3) + Reset(5) + data);
+}
+
+TEST_F(Http2GuardRetireTest, OlderCallsWithoutAWholeMessageEndWithAnError) {
+  Connection connection(*this);
+  connection.Client(Headers(1, Request()) + Headers(3, Request()) + Reset(3));
+  connection.Clear();
+  Retire(connection);
+  const Ended ended = ParseEnd(FramesOf(connection.to_client, NGHTTP2_HEADERS).at(0));
+  EXPECT_EQ(ended.reason, "TOO_MANY_CONNECTIONS");
+  EXPECT_TRUE(ended.retry);
+  EXPECT_EQ(connection.to_server, Reset(1));
+  EXPECT_THAT(LastCalls(connection), ElementsAre(3));
+  EXPECT_TRUE(connection.guard.closed());
 }
 
 TEST_F(Http2GuardRetireTest, TheGoAwayWaitsForTheServersFrame) {
   Connection connection(*this);
-  connection.Client(Headers(1, Request()) + Headers(3, Request()));
+  connection.Client(Headers(1, Request()) + Headers(3, Request()) + Data(3, Message(1)));
   const std::string data = Data(1, std::string(100, 'd'));
   connection.Server(data.substr(0, 50));
   connection.Client(Reset(1));
@@ -167,12 +184,12 @@ TEST_F(Http2GuardRetireTest, TheGoAwayWaitsForTheServersFrame) {
 
 TEST_F(Http2GuardRetireTest, TheLastServedCallInGoAwaysNeverIncreases) {
   Connection connection(*this);
-  connection.Client(Headers(1, Request()) + Headers(3, Request()));
+  connection.Client(Headers(1, Request()) + Headers(3, Request()) + Data(3, Message(1)));
   Retire(connection);
   connection.Server(GoAway(0x7fffffff) + GoAway(3));
   EXPECT_THAT(LastCalls(connection), ElementsAre(3));
   Connection drained(*this);
-  drained.Client(Headers(1, Request()) + Headers(3, Request()));
+  drained.Client(Headers(1, Request()) + Data(1, Message(1)) + Headers(3, Request()));
   drained.Server(GoAway(0x7fffffff) + GoAway(1));
   // gRPC ignores the call that its GOAWAY excludes.
   EXPECT_EQ(drained.guard.open_calls(), 1);
@@ -187,7 +204,7 @@ TEST_F(Http2GuardRetireTest, TheLastServedCallInGoAwaysNeverIncreases) {
 TEST_F(Http2GuardRetireTest, HealthChecksOfARestrictedConnectionGetASecond) {
   Connection connection(*this);
   connection.restricted = true;
-  connection.Client(Headers(1, Request("/grpc.health.v1.Health/Watch")));
+  connection.Client(Headers(1, Request("/grpc.health.v1.Health/Watch")) + Data(1, Message(0)));
   connection.Clear();
   Retire(connection);
   EXPECT_THAT(LastCalls(connection), ElementsAre(1));

@@ -145,12 +145,39 @@ TEST_F(Http2GuardTest, AnEndedCallNeitherSplitsHeadersNorReachesTheClientAgain) 
   ASSERT_EQ(Parse(connection.to_client).size(), 3);
   EXPECT_EQ(ParseEnd(Parse(connection.to_client)[1]).reason, "MESSAGE_TOO_LARGE");
   connection.Clear();
-  // Frames that gRPC still sends: headers pass, because they change the compression; data does not,
-  // and gRPC gets the window back.
+  // Frames that gRPC still sends do not pass, and gRPC gets the window of its data back.
   const std::string headers = Headers(1, Literal("x", "y"), NGHTTP2_FLAG_END_STREAM);
   connection.Server(Data(1, Message(20)) + Reset(1) + WindowUpdate(1, 5) + headers);
-  EXPECT_EQ(connection.to_client, headers);
+  EXPECT_EQ(connection.to_client, "");
   EXPECT_EQ(connection.to_server, WindowUpdate(0, 25));
+}
+
+TEST_F(Http2GuardTest, TheClientCanReadHeadersAfterOnesThatWereLeftOut) {
+  Connection connection(*this);
+  connection.Client(Headers(1, Request()) + Headers(3, Request()) + Headers(5, Request()));
+  connection.Client(Data(1, Prefix(0xffffffff)));
+  connection.Clear();
+  // The first block adds a field to the compression, to which the second one refers.
+  std::string indexed = Literal("x", "y");
+  indexed[0] = '\x40';
+  connection.Server(Headers(1, indexed, NGHTTP2_FLAG_END_STREAM));
+  EXPECT_EQ(connection.to_client, "");
+  const std::string block = "\xbe" + Literal("z", std::string(20000, 'v'));
+  connection.Server(Frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_STREAM, 3, block.substr(0, 5)) +
+                    Frame(NGHTTP2_CONTINUATION, 0, 3, block.substr(5, 16000)) +
+                    Frame(NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 3, block.substr(16005)));
+  const std::vector<ParsedFrame> frames = Parse(connection.to_client);
+  ASSERT_EQ(frames.size(), 2);
+  EXPECT_EQ(frames[0].header.type, NGHTTP2_HEADERS);
+  EXPECT_EQ(frames[0].header.flags, NGHTTP2_FLAG_END_STREAM);
+  EXPECT_EQ(frames[1].header.type, NGHTTP2_CONTINUATION);
+  EXPECT_EQ(frames[1].header.flags, NGHTTP2_FLAG_END_HEADERS);
+  const auto fields = DecodeFields(frames[0].payload + frames[1].payload);
+  EXPECT_EQ(fields.at("x"), "y");
+  EXPECT_EQ(fields.at("z"), std::string(20000, 'v'));
+  // A block that is not valid cannot be replaced.
+  connection.Server(Headers(5, "\xff\xff\xff\xff\xff\xff"));
+  EXPECT_TRUE(connection.guard.closed());
 }
 
 TEST_F(Http2GuardTest, BoundsHeaderBlocks) {
@@ -244,7 +271,7 @@ TEST_F(Http2GuardTest, RefusesCallsBeyondTheLimitWithAReason) {
 TEST_F(Http2GuardTest, CountsRefusedCallsAsResets) {
   Connection connection(*this);
   std::uint32_t id = 1;
-  for (int i = 0; i < 32 + Http2Guard::kResetBurst; ++i, id += 2) {
+  for (int i = 0; i < 32 + PeerLimits::kResetBurst; ++i, id += 2) {
     connection.Client(Headers(id, Request()));
   }
   EXPECT_FALSE(connection.guard.closed());
@@ -307,17 +334,48 @@ TEST_F(Http2GuardTest, BoundsResets) {
     for (int i = 0; i < 2001; ++i) connection.Server(Reset(1, NGHTTP2_REFUSED_STREAM));
     EXPECT_TRUE(connection.guard.closed());
   }
-  // The connections of one address share the limit.
+  // The connections of one address share the limit, and those that come later too.
   const auto peer = std::make_shared<PeerLimits>("127.0.0.2", kMemory);
   std::vector<std::unique_ptr<Connection>> connections;
   for (int i = 0; i < 4; ++i) {
     connections.push_back(std::make_unique<Connection>(*this, peer));
-    cancel(*connections.back(), 2000);
+    cancel(*connections.back(), 500);
     EXPECT_FALSE(connections.back()->guard.closed());
   }
   connections.push_back(std::make_unique<Connection>(*this, peer));
   cancel(*connections.back(), 1);
   EXPECT_TRUE(connections.back()->guard.closed());
+  EXPECT_TRUE(peer->refused(now_));
+  // The next cancelled call of another one closes that too.
+  EXPECT_FALSE(connections.front()->guard.closed());
+  cancel(*connections.front(), 1);
+  EXPECT_TRUE(connections.front()->guard.closed());
+}
+
+TEST_F(Http2GuardTest, CallsThatAreOpenAtTheEndOfTheirConnectionCountAsResets) {
+  const auto peer = std::make_shared<PeerLimits>("127.0.0.2", kMemory);
+  for (int i = 0; i < 100; ++i) {
+    Connection connection(*this, peer);
+    for (std::uint32_t id = 1; id < 40; id += 2) connection.Client(Headers(id, Request()));
+    EXPECT_FALSE(peer->refused(now_));
+  }
+  {
+    Connection connection(*this, peer);
+    connection.Client(Headers(1, Request()));
+  }
+  EXPECT_TRUE(peer->refused(now_));
+}
+
+TEST_F(Http2GuardTest, RefusedCallsOfARestrictedConnectionCountAsResets) {
+  Connection connection(*this);
+  connection.restricted = true;
+  std::uint32_t id = 1;
+  for (int i = 0; i < PeerLimits::kResetBurst; ++i, id += 2) {
+    connection.Client(Headers(id, Request()));
+  }
+  EXPECT_FALSE(connection.guard.closed());
+  connection.Client(Headers(id, Request()));
+  EXPECT_EQ(Closed(CloseReason::kTooManyResets), 1);
 }
 
 TEST_F(Http2GuardTest, BoundsControlFrames) {
@@ -416,8 +474,9 @@ TEST_F(Http2GuardTest, ManySmallFramesCountMoreThanTheirBytes) {
 
 TEST_F(Http2GuardTest, EndsACallWhoseClientReadsNothing) {
   Connection connection(*this);
-  connection.Client(InitialWindow(100) + Headers(1, Request()) + Headers(3, Request()) +
-                    Headers(5, Request()));
+  connection.Client(InitialWindow(100) + Headers(1, Request(), NGHTTP2_FLAG_END_STREAM) +
+                    Headers(3, Request(), NGHTTP2_FLAG_END_STREAM) +
+                    Headers(5, Request(), NGHTTP2_FLAG_END_STREAM));
   connection.Server(Headers(1, Literal(":status", "200")) + Data(1, std::string(100, 'd')));
   connection.Server(Headers(3, Literal(":status", "200")) + Data(3, std::string(99, 'd')));
   connection.Server(Headers(5, Literal(":status", "200")) + Data(5, std::string(100, 'd')));
@@ -447,7 +506,8 @@ TEST_F(Http2GuardTest, EndsACallWhoseClientReadsNothing) {
 
 TEST_F(Http2GuardTest, AnExhaustedConnectionWindowStallsAllItsCalls) {
   Connection connection(*this);
-  connection.Client(InitialWindow(1 << 20) + Headers(1, Request()) + Headers(3, Request()));
+  connection.Client(InitialWindow(1 << 20) + Headers(1, Request(), NGHTTP2_FLAG_END_STREAM) +
+                    Headers(3, Request(), NGHTTP2_FLAG_END_STREAM));
   connection.Server(Headers(1, Literal(":status", "200")));
   for (int i = 0; i < 15; ++i) connection.Server(Data(1, std::string(4369, 'd')));
   connection.Pass(seconds(59));
@@ -483,6 +543,53 @@ TEST_F(Http2GuardTest, EndsAMessageThatStaysIncomplete) {
   connection.Server(WindowUpdate(7, 100));
   connection.Pass(seconds(60));
   EXPECT_EQ(CallsEnded(CallEnd::kMessageIncomplete), 3);
+}
+
+TEST_F(Http2GuardTest, EndsACallWithoutAMessageSoon) {
+  Connection connection(*this);
+  connection.Client(Headers(1, Request()) + Headers(3, Request()) + Data(3, Message(0)) +
+                    Headers(5, Request()) + Data(5, std::string(1, '\0')) +
+                    Headers(7, Request(), NGHTTP2_FLAG_END_STREAM));
+  connection.Pass(seconds(10));
+  // Without a message, only the time since the beginning of the call counts.
+  connection.Client(Data(1, ""));
+  connection.Pass(seconds(4));
+  EXPECT_EQ(connection.guard.open_calls(), 4);
+  connection.Clear();
+  connection.Pass(seconds(1));
+  EXPECT_EQ(connection.guard.open_calls(), 3);
+  const ParsedFrame end = FramesOf(connection.to_client, NGHTTP2_HEADERS).at(0);
+  EXPECT_EQ(end.header.stream_id, 1);
+  EXPECT_EQ(ParseEnd(end).fields.at("grpc-status"), "4");
+  EXPECT_EQ(ParseEnd(end).reason, "CLIENT_STALLED");
+  EXPECT_EQ(connection.to_server, Reset(1));
+  EXPECT_EQ(CallsEnded(CallEnd::kNoMessage), 1);
+  // A client that must wait for the window of the connection is not at fault.
+  Connection waiting(*this);
+  waiting.Client(Headers(1, Request()) + Data(1, Prefix(kMaxMessage)));
+  for (int i = 0; i < 15; ++i) waiting.Client(Data(1, std::string(4368, 'm')));
+  waiting.Client(Data(1, std::string(65535 - 5 - 15 * 4368, 'm')) + Headers(3, Request()));
+  waiting.Pass(seconds(100));
+  EXPECT_EQ(waiting.guard.open_calls(), 2);
+  waiting.Server(WindowUpdate(0, 1 << 20));
+  waiting.Pass(seconds(15));
+  EXPECT_EQ(waiting.guard.open_calls(), 1);
+}
+
+TEST_F(Http2GuardTest, IsIdleUntilACallHasSentAWholeMessage) {
+  Connection connection(*this);
+  EXPECT_TRUE(connection.guard.idle());
+  connection.Client(Frame(NGHTTP2_HEADERS, 0, 1, Request().substr(0, 20)));
+  EXPECT_TRUE(connection.guard.idle());
+  connection.Client(Frame(NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 1, Request().substr(20)));
+  connection.Client(Data(1, Message(10).substr(0, 14)));
+  EXPECT_TRUE(connection.guard.idle());
+  connection.Client(Data(1, "m"));
+  EXPECT_FALSE(connection.guard.idle());
+  connection.Client(Headers(3, Request(), NGHTTP2_FLAG_END_STREAM) + Reset(1));
+  EXPECT_FALSE(connection.guard.idle());
+  connection.Server(Headers(3, Literal("grpc-status", "0"), NGHTTP2_FLAG_END_STREAM));
+  EXPECT_TRUE(connection.guard.idle());
 }
 
 TEST_F(Http2GuardTest, ClosesAConnectionThatNeverMakesACall) {
@@ -540,6 +647,32 @@ TEST_F(Http2GuardTest, DrainsWhenTheLastCallHasEnded) {
   idle.Pass(seconds(1));
   EXPECT_TRUE(idle.guard.closed());
   EXPECT_EQ(Closed(CloseReason::kDrained), 2);
+}
+
+TEST_F(Http2GuardTest, ADrainEndsCallsWithoutAWholeMessage) {
+  Connection connection(*this);
+  connection.Client(Headers(1, Request()) + Headers(3, Request()) + Data(3, Message(10)) +
+                    Headers(5, Request()) + Data(5, Prefix(10)) +
+                    Frame(NGHTTP2_HEADERS, 0, 7, Request().substr(0, 20)));
+  connection.Clear();
+  connection.guard.BeginDrain(now_, connection.output);
+  connection.Take();
+  EXPECT_EQ(connection.guard.open_calls(), 1);
+  const std::vector<ParsedFrame> ended = FramesOf(connection.to_client, NGHTTP2_HEADERS);
+  ASSERT_EQ(ended.size(), 3);
+  EXPECT_EQ(ended[0].header.stream_id, 1);
+  EXPECT_EQ(ended[1].header.stream_id, 5);
+  EXPECT_EQ(ended[2].header.stream_id, 7);
+  EXPECT_EQ(ParseEnd(ended[1]).fields.at("grpc-status"), "14");
+  EXPECT_EQ(ParseEnd(ended[1]).reason, "DRAINING");
+  EXPECT_TRUE(ParseEnd(ended[1]).retry);
+  // A call that begins later ends a moment later.
+  connection.Client(Frame(NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 7, Request().substr(20)) +
+                    Headers(9, Request()));
+  EXPECT_EQ(connection.guard.open_calls(), 2);
+  connection.Pass(seconds(1));
+  EXPECT_EQ(connection.guard.open_calls(), 1);
+  EXPECT_EQ(CallsEnded(CallEnd::kNoMessage), 4);
 }
 
 TEST_F(Http2GuardTest, SurvivesMutatedConversations) {

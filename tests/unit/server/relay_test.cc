@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "calibd/v1/model_service.grpc.pb.h"
+#include "server/net/peer_limits.h"
 #include "server/net/peer_name.h"
 #include "server/process/healthcheck.h"
 #include "server/process/options.h"
@@ -135,7 +136,7 @@ TEST_F(RelayTest, AnEvictedIdleConnectionCostsItsClientNoError) {
 
 TEST_F(RelayTest, AnExcessConnectionIsServedHealthChecksOnly) {
   Start(2, 1);
-  // A call whose request stays incomplete, so that the connection is not idle.
+  // A call whose response the client does not take, so that the connection is not idle.
   const int busy = ConnectTo(endpoint_->address());
   const auto text = [](const std::string& value) {
     return static_cast<char>(value.size()) + value;
@@ -143,7 +144,9 @@ TEST_F(RelayTest, AnExcessConnectionIsServedHealthChecksOnly) {
   const std::string fields = "\x83\x86\x04" + text("/calibd.v1.ModelService/ListModels") + "\x41" +
                              text("localhost") + "\x0f\x10" + text("application/grpc") +
                              std::string(1, '\0') + text("te") + text("trailers");
-  Send(busy, kHello + Frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, fields) +
+  Send(busy, kHello + Frame(NGHTTP2_SETTINGS, 0, 0, std::string("\0\4\0\0\0\0", 6)) +
+                 Frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, fields) +
+                 Frame(NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, 1, std::string(5, '\0')) +
                  Frame(NGHTTP2_PING, 0, 0, "12345678"));
   // The answer to the ping shows that the relay has seen the call.
   std::string answer;
@@ -159,6 +162,25 @@ TEST_F(RelayTest, AnExcessConnectionIsServedHealthChecksOnly) {
   EXPECT_EQ(RunHealthcheck(endpoint_->address()), 0);
   close(busy);
   EXPECT_TRUE(WaitFor([&] { return Call(channel).ok(); }));
+}
+
+TEST_F(RelayTest, AnAddressWithTooManyResetsIsRefusedForAWhile) {
+  Start(8, 4);
+  std::string resets = kHello;
+  // Resets of calls that do not exist count too.
+  for (int i = 0; i <= PeerLimits::kResetBurst; ++i) {
+    resets += Frame(NGHTTP2_RST_STREAM, 0, 1, std::string(4, '\x8'));
+  }
+  std::vector<int> attackers;
+  ASSERT_TRUE(WaitFor([&] {
+    attackers.push_back(ConnectTo(endpoint_->address()));
+    // A refused connection may be closed before it has taken the bytes.
+    static_cast<void>(send(attackers.back(), resets.data(), resets.size(), MSG_NOSIGNAL));
+    return Closed(CloseReason::kAddressRefused) > 0;
+  }));
+  EXPECT_GT(Closed(CloseReason::kTooManyResets), 0);
+  EXPECT_TRUE(WaitFor([&] { return Call(Connect()).ok(); }));
+  for (const int fd : attackers) close(fd);
 }
 
 TEST_F(RelayTest, APeerThatIgnoresGoAwayDoesNotDelayTheEnd) {
