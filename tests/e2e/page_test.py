@@ -358,6 +358,15 @@ class PageTest(unittest.TestCase):
         self.show("nobody", "main .empty")
         self.wait_for_text("main .empty", "nobody")
 
+    def test_a_list_whose_pages_come_again_ends(self):
+        self.browser.run("await page.route('**/v1/verdicts?*', (route) => "
+                         "route.fulfill({json: {models: [], nextPageToken: 'again'}}));")
+        self.show(ready="header .status.lost")
+        self.assertIn("The server sent the same page again.", self.text("header .status"))
+        self.browser.run("await page.unroute('**/v1/verdicts?*');")
+        self.wait_for_text("header .status", "live")
+        self.check_no_fault()
+
     def test_axe_finds_nothing_in_either_colour_scheme_and_width(self):
         for name in ("", "churn", "markup", "demand", "topics", "intent"):
             for scheme, width in (("light", 1280), ("dark", 390)):
