@@ -109,7 +109,7 @@ def _source_of(part, answers):
         "reliability": [diagrams, rows, names, other, show.get("scores", {}).get("bins"), show.get("insufficientData"),
                         corp],
         "label-diagram": [show.get("labels"), tables_of(answers).get("Labels: stated and observed")],
-        "history": [answers.get("history"), error.get("limit"), show.get("alarms")],
+        "history": [answers.get("history"), error.get("limit"), show.get("watch"), show.get("alarms")],
         "groups": [show.get("groups")],
         "labels": [show.get("labels")],
         "classes": [where, names],
