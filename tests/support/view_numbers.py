@@ -101,7 +101,7 @@ def _source_of(part, answers):
     rows = [sum(int(one["n"]) for one in diagram["bins"]) for diagram in diagrams]
     corp = [[f"{value:.4f}" for value in one["corp"].values()] for one in diagrams if "corp" in one]
     if not show:
-        return [answers.get("list", answers), rows, corp]
+        return [answers.get("list", answers), rows, corp, tables_of(answers)]
     gaps = [one["meanPrediction"] - one["frequency"] for diagram in diagrams for one in diagram["bins"]]
     sources = {
         "tiles": [show.get("reading", {}).get("howBad"), error, show.get("labelArrivals"),
