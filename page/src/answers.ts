@@ -9,7 +9,8 @@ import type { ViewProps } from "./views/view";
 const AGAIN_MS = 15_000;
 // Number of rows that a diagram needs.
 const LEAST_ROWS = 2;
-// Of more classes, only those that the server names as worst have diagrams at first.
+// Of more classes, only those that the server names as worst have diagrams at first, when a reader asks: an evaluation
+// of 1000 classes costs the server half a minute.
 const MOST_CLASSES = 20;
 
 // The number of rows, which changes at most every 15 s.
@@ -41,7 +42,7 @@ export function useAnswers(name: string, calibration: Calibration | undefined, m
   const [span, setSpan] = useState<number | undefined>(undefined);
   const [more, setMore] = useState<number[]>([]);
   const [baseline, setBaseline] = useState("");
-  const [wanted, setWanted] = useState({ others: 0, estimate: 0, recalibrate: 0 });
+  const [wanted, setWanted] = useState({ evaluate: 0, others: 0, estimate: 0, recalibrate: 0 });
   const want = (what: keyof typeof wanted) => setWanted((old) => ({ ...old, [what]: old[what] + 1 }));
 
   const rows = useSlowly(calibration?.observations);
@@ -51,8 +52,10 @@ export function useAnswers(name: string, calibration: Calibration | undefined, m
   // The server refuses to compute while it collects the first rows.
   const isReady = calibration !== undefined && model?.classes !== undefined &&
     calibration.insufficientData === undefined && int(calibration.windowObservations) >= LEAST_ROWS;
+  const isWanted = wanted.evaluate > 0 || Number(model?.classes?.count) <= MOST_CLASSES;
   const classes = () => [...new Set([...firstClasses(calibration!, model!), ...more])];
-  const evaluation = useRead(() => evaluate(name, classes()), isReady ? more.join() : undefined);
+  const evaluation = useRead(() => evaluate(name, classes()),
+    isReady && isWanted ? `${more.join()} ${wanted.evaluate}` : undefined);
   const others = useRead(() => listOthers(model!), wanted.others > 0 && model ? "" : undefined);
   const other = useRead(async () => {
     const [comparison, answer] = await Promise.all([
@@ -66,7 +69,7 @@ export function useAnswers(name: string, calibration: Calibration | undefined, m
     chooseSpan: setSpan,
     ask: {
       evaluate: (classIndex) => {
-        if (classIndex === undefined) evaluation.again();
+        if (classIndex === undefined) want("evaluate");
         else if (!classes().includes(classIndex)) setMore([...more, classIndex]);
       },
       others: others.value,

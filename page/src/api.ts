@@ -47,22 +47,29 @@ function post(path: string, body: unknown): Promise<unknown> {
   });
 }
 
+// All pages of a list. pageSize of the API is at most 1000.
+async function askPages<Page extends { nextPageToken?: string }>(path: string, query: Record<string, string> = {}) {
+  const pages: Page[] = [];
+  const tokens = new Set<string>();
+  let token = "";
+  do {
+    if (tokens.has(token)) throw new ApiError("The server sent the same page again.", true);
+    tokens.add(token);
+    const page = (await ask(`${path}?${new URLSearchParams({ ...query, pageSize: "1000", pageToken: token })}`, {})) as Page;
+    pages.push(page);
+    token = page.nextPageToken ?? "";
+  } while (token !== "");
+  return pages;
+}
+
 // name: "models/M" or "models/M/versions/V", as in messages.
 export function pathOf(name: string): string {
   return "/v1/" + name.split("/").map(encodeURIComponent).join("/");
 }
 
-// All models. pageSize of the API is at most 1000.
 export async function listVerdicts(): Promise<Listed[]> {
-  const models: Listed[] = [];
-  let token = "";
-  do {
-    const query = new URLSearchParams({ pageSize: "1000", pageToken: token });
-    const page = (await ask(`/v1/verdicts?${query}`, {})) as Schemas["ListVerdictsResponse"];
-    models.push(...(page.models ?? []));
-    token = page.nextPageToken ?? "";
-  } while (token !== "");
-  return models;
+  const pages = await askPages<Schemas["ListVerdictsResponse"]>("/v1/verdicts");
+  return pages.flatMap(({ models = [] }) => models);
 }
 
 // The spans of a history. The first one is shown if it has enough buckets, and else the last one.
@@ -85,17 +92,8 @@ export interface History {
 // The buckets of the newest `seconds`, and the updates of the declaration.
 export async function getBuckets(name: string, resolution: "MINUTE" | "HOUR" | "DAY", seconds: number) {
   const start = new Date(Date.now() - 1000 * seconds).toISOString();
-  const buckets: Bucket[] = [];
-  let token = "";
-  let updates: Schemas["ModelUpdate"][] = [];
-  do {
-    const query = new URLSearchParams({ resolution, startTime: start, pageSize: "1000", pageToken: token });
-    const page = (await ask(`${pathOf(name)}/history?${query}`, {})) as Schemas["GetHistoryResponse"];
-    buckets.push(...(page.buckets ?? []));
-    updates = page.updates ?? [];
-    token = page.nextPageToken ?? "";
-  } while (token !== "");
-  return { buckets, updates };
+  const pages = await askPages<Schemas["GetHistoryResponse"]>(`${pathOf(name)}/history`, { resolution, startTime: start });
+  return { buckets: pages.flatMap(({ buckets = [] }) => buckets), updates: pages.at(-1)?.updates ?? [] };
 }
 
 export async function getHistory(name: string, span: number): Promise<History> {
@@ -119,14 +117,8 @@ export async function getModel(name: string): Promise<Model | undefined> {
 export async function listOthers(model: Model): Promise<string[]> {
   const kindOf = ({ classes, forecast, labels }: Model) => JSON.stringify([classes?.count, classes?.names,
     forecast?.quantiles, forecast !== undefined, labels !== undefined]);
-  const models: Model[] = [];
-  let token = "";
-  do {
-    const query = new URLSearchParams({ pageSize: "1000", pageToken: token });
-    const page = (await ask(`/v1/models?${query}`, {})) as Schemas["ListModelsResponse"];
-    models.push(...(page.models ?? []));
-    token = page.nextPageToken ?? "";
-  } while (token !== "");
+  const pages = await askPages<Schemas["ListModelsResponse"]>("/v1/models");
+  const models = pages.flatMap(({ models: some = [] }) => some);
   return models.filter((one) => one.name !== model.name && kindOf(one) === kindOf(model)).map(({ name }) => name ?? "");
 }
 

@@ -23,7 +23,7 @@ export function csvOf(table: Table): string {
   return [table.columns, ...table.rows].map((row) => row.map(cellOf).join(",")).join("\r\n") + "\r\n";
 }
 
-const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity",
+const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "paint-order",
   "font-family", "font-size", "font-weight", "text-anchor", "opacity"];
 
 // The chart with its styles as attributes, so that it looks the same without the style sheet.

@@ -1,5 +1,5 @@
 // Answers that stay up to date.
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ApiError, type Calibration, getModel, type Listed, listVerdicts, pathOf, type Schemas } from "./api";
 import type { Answer } from "./views/view";
 
@@ -12,9 +12,12 @@ export interface Live<T> {
 }
 
 const LIST_SECONDS = 10;
-// A list that takes long to read is read less often: for a twentieth of the time.
-const LIST_REST = 20;
+// A list that takes long to read is read less often, so that 50 open pages take a twentieth of the time of a core.
+const LIST_REST = 1000;
+const MOST_LIST_SECONDS = 60;
 const AGAIN_SECONDS = 3;
+// The sentences of a state have ages, so that it is read again when it does not change.
+const STATE_SECONDS = 60;
 
 // All models, read again from time to time while the page is visible.
 export function useModels(): Live<Listed[]> {
@@ -27,7 +30,7 @@ export function useModels(): Live<Listed[]> {
       const began = performance.now();
       try {
         const value = await listVerdicts();
-        seconds = Math.max(seconds, (LIST_REST * (performance.now() - began)) / 1000);
+        seconds = Math.min(MOST_LIST_SECONDS, Math.max(seconds, (LIST_REST * (performance.now() - began)) / 1000));
         if (!ended) setLive({ value, error: "", lostSince: undefined });
       } catch (error) {
         seconds = AGAIN_SECONDS;
@@ -65,6 +68,12 @@ export function useCalibration(name: string): Live<Calibration> {
       source.onmessage = ({ data }) => {
         const event = JSON.parse(data) as Schemas["WatchCalibrationResponse"];
         revision = event.revision ?? revision;
+        clearTimeout(timer);
+        timer = window.setTimeout(() => {
+          source?.close();
+          revision = "0";
+          follow();
+        }, 1000 * STATE_SECONDS);
         setLive((old) => ({ value: event.calibration ?? old.value, error: "", lostSince: undefined }));
       };
       source.onerror = (event) => {
@@ -74,6 +83,7 @@ export function useCalibration(name: string): Live<Calibration> {
         setLive((old) => ({ value: old.value, error: error || old.error, lostSince: old.lostSince ?? new Date() }));
         // Without a message of the server, a browser that does not try again is told why by a request.
         source?.close();
+        clearTimeout(timer);
         timer = window.setTimeout(again, 1000 * AGAIN_SECONDS);
       };
     };
@@ -98,9 +108,8 @@ export function useCalibration(name: string): Live<Calibration> {
 
 // The result of a read, which is repeated when `key` changes. The former one stays until then, and without a key there
 // is none.
-export function useRead<T>(read: () => Promise<T>, key: string | undefined): Answer<T> & { again: () => void } {
+export function useRead<T>(read: () => Promise<T>, key: string | undefined): Answer<T> {
   const [state, setState] = useState<{ value?: T; error: string }>({ error: "" });
-  const [times, setTimes] = useState(0);
   useEffect(() => {
     if (key === undefined) {
       setState({ error: "" });
@@ -114,6 +123,6 @@ export function useRead<T>(read: () => Promise<T>, key: string | undefined): Ans
         if (!ended) setState((old) => ({ ...old, error: message }));
       });
     return () => { ended = true; };
-  }, [key, times]);
-  return { ...state, wanted: key !== undefined, again: useCallback(() => setTimes((old) => old + 1), []) };
+  }, [key]);
+  return { ...state, wanted: key !== undefined };
 }

@@ -169,6 +169,31 @@ class PageTest(unittest.TestCase):
                          [one["frequency"] for one in bins])
         self.check_no_fault()
 
+    def test_bins_are_shown_before_the_diagram_is_computed(self):
+        self.browser.run("await page.route('**/churn:evaluate', () => {});")
+        self.show("churn", "#reliability + figure .dot")
+        self.assertIn("computing…", self.text(".reliability .compute"))
+        bins = self.answer("/v1/models/churn/calibration")["scores"]["bins"]
+        self.assertEqual([[float(cell) for cell in line[2:5]] for line in self.csv("reliability")[1:]],
+                         [[float(one[name]) for name in ("observations", "meanConfidence", "accuracy")]
+                          for one in bins if int(one["observations"]) > 0])
+        self.browser.run("await page.unroute('**/churn:evaluate');")
+        self.check_no_fault()
+
+    def test_an_evaluation_of_many_classes_waits_for_a_reader(self):
+        self.models.create("codes", classes={"count": 21})
+        self.models.classes("codes", 0, 1000, 21)
+        self.browser.run("globalThis.asked = 0; await page.route('**/codes:evaluate', (route) => "
+                         "{ ++globalThis.asked; return route.continue(); });")
+        self.show("codes", "#history + figure svg")
+        self.assertIn("without intervals", self.text(".reliability .note"))
+        self.assertEqual(self.browser.run("return globalThis.asked;"), 0)
+        self.browser.run("await page.click('.reliability .compute button'); "
+                         "await page.waitForSelector('#reliability + figure .line.main'); "
+                         "await page.unroute('**/codes:evaluate');")
+        self.assertEqual(self.browser.run("return globalThis.asked;"), 1)
+        self.check_no_fault()
+
     def post(self, path, body):
         status, _, text = self.server.post(path, body)
         self.assertEqual(status, 200, text)
@@ -354,9 +379,28 @@ class PageTest(unittest.TestCase):
         faults = self.browser.run("return faults;")
         self.assertEqual([one for one in faults if "net::ERR_" not in one], [])
 
+    def test_ages_in_sentences_are_read_again(self):
+        # In another page, because the clock of a page stays changed.
+        self.assertEqual(self.browser.run(
+            "const other = await page.context().newPage(); await other.clock.install(); "
+            f"await other.goto('{self.origin}/#/models/weather'); await other.waitForSelector('#history + figure svg'); "
+            "const [request] = await Promise.all([other.waitForRequest(/events/), other.clock.fastForward(61000)]); "
+            "const revision = new URL(request.url()).searchParams.get('afterRevision'); "
+            "await other.waitForSelector('header .status:not(.lost)'); await other.close(); return revision;"), "0")
+        self.check_no_fault()
+
     def test_a_model_that_does_not_exist_is_named(self):
         self.show("nobody", "main .empty")
         self.wait_for_text("main .empty", "nobody")
+
+    def test_a_list_whose_pages_come_again_ends(self):
+        self.browser.run("await page.route('**/v1/verdicts?*', (route) => "
+                         "route.fulfill({json: {models: [], nextPageToken: 'again'}}));")
+        self.show(ready="header .status.lost")
+        self.assertIn("The server sent the same page again.", self.text("header .status"))
+        self.browser.run("await page.unroute('**/v1/verdicts?*');")
+        self.wait_for_text("header .status", "live")
+        self.check_no_fault()
 
     def test_axe_finds_nothing_in_either_colour_scheme_and_width(self):
         for name in ("", "churn", "markup", "demand", "topics", "intent"):
@@ -380,8 +424,9 @@ class PageTest(unittest.TestCase):
     def test_nothing_is_wider_than_the_window_and_no_labels_overlap(self):
         for width in (1280, 390):
             self.browser.run(f"await page.setViewportSize({{width: {width}, height: 800}});")
-            for name in ("", "churn", "demand", "topics", "intent"):
-                self.show(name, {"": "", "churn": "#lenses + figure svg", "intent": "#heat-map + figure svg"}.get(
+            for name in ("", "churn", "triage", "demand", "topics", "intent"):
+                self.show(name, {"": "", "churn": "#lenses + figure svg", "triage": "#lenses + figure svg",
+                                 "intent": "#heat-map + figure svg"}.get(
                     name, "#history + figure svg"))
                 if name == "churn":
                     self.show_all_computations()

@@ -20,7 +20,7 @@ from browser import Browser  # noqa: E402
 from json_server import JsonServer  # noqa: E402
 from npm_tools import npm_tools  # noqa: E402
 from page_models import HOSTILE, PageModels, tempered  # noqa: E402
-from report_numbers import cells, forms_of, numbers_in, tables_of  # noqa: E402
+from view_numbers import SHOWN_PARTS, cells, tables_of, unknown_numbers  # noqa: E402
 
 CALIBD, CALIBCTL, NPM_FOLDER = (sys.argv.pop(1) for _ in range(3))
 # A page of A4 without its margins, in pixels.
@@ -141,12 +141,7 @@ class ReportTest(unittest.TestCase):
             answers = self.answers[name]
             tables = {title: cells(rows) for title, rows in self.read_tables().items()}
             self.assertEqual(tables, tables_of(answers), name)
-            texts = self.browser.run(
-                "return await page.$$eval('.tile, .facts dd, .part > .scroll td', (all) => all.map((one) => { "
-                "one.querySelectorAll('time').forEach((time) => time.remove()); return one.textContent; }));")
-            known = forms_of(answers)
-            unknown = [text for text in texts if not numbers_in(text) <= known]
-            self.assertEqual(unknown, [], name)
+            self.assertEqual(unknown_numbers(self.browser.run(SHOWN_PARTS), answers), [], name)
             self.check_no_fault()
 
     def test_each_sentence_is_that_of_calibctl(self):

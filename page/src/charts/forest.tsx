@@ -44,6 +44,9 @@ export function Forest({ rows, title, width, format, limit }: {
   const values = rows.flatMap(({ value, lower, upper, expected }) => [value ?? lower, lower, upper, ...(expected ?? [])]);
   const x = scaleLinear([Math.min(0, ...values), Math.max(1.5 * (limit ?? 0), ...values) * 1.05 || 1], [left, width - RIGHT]);
   const bottom = TOP + rows.length * row;
+  // No more ticks than there is room for their texts, because roundValues() may give half as many more.
+  const longest = Math.max(...ticksOf(x, 6, format).map(({ text }) => text.length));
+  const ticks = ticksOf(x, Math.min(6, (width - RIGHT - left) / (1.5 * LETTER * (longest + 1))), format);
   const middle = (i: number) => TOP + i * row + above + ROW / 2;
   const dots = rows.flatMap(({ value, kind }, i): Dot[] => value === undefined ? []
     : [{ x: x(value), y: middle(i), lower: middle(i), upper: middle(i), kind }]);
@@ -57,6 +60,6 @@ export function Forest({ rows, title, width, format, limit }: {
       : [{ from: x(lower), to: x(upper), top: middle(i) - 4, bottom: middle(i) + 4, kind }])} />
     <Dots size={5} dots={dots} />
     {limit !== undefined && <line class="limit" x1={x(limit)} x2={x(limit)} y1={0} y2={bottom} />}
-    <XAxis title={title} ticks={ticksOf(x, width < 500 ? 4 : 6, format)} y={bottom} from={left} to={width - RIGHT} />
+    <XAxis title={title} ticks={ticks} y={bottom} from={left} to={width - RIGHT} />
   </>;
 }

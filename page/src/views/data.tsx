@@ -11,7 +11,8 @@ export function DataView({ calibration, model }: ViewProps) {
     count(int(part)) + (share === undefined ? "" : ` (${percent(share)})`);
   const facts: [string, string][] = [
     ["rows counted", count(int(calibration.observations))],
-    ["rows in the window", count(int(calibration.windowObservations))],
+    // Several labels have no computations of the newest rows.
+    ...model?.labels === undefined ? [["rows in the window", count(int(calibration.windowObservations))] as [string, string]] : [],
     ["rows rejected", count(int(calibration.rejectedRows))],
     ["rows dropped by producers", count(int(calibration.droppedRows))],
   ];
@@ -25,12 +26,13 @@ export function DataView({ calibration, model }: ViewProps) {
       ["conflicting labels", rate(labels?.conflicting, arrivals.conflictingRate)],
       ["labels with an unknown id", rate(labels?.unknown, arrivals.unknownRate)]);
   }
-  const warnings = [...(calibration.warnings ?? []), ...(arrivals?.warnings ?? [])];
+  // The server says some of them twice.
+  const warnings = new Set([...(calibration.warnings ?? []), ...(arrivals?.warnings ?? [])]);
   // The server's order: the class with the most missing labels comes first.
   const classes = int(arrivals?.missing) === 0 ? [] : arrivals?.predictedClasses ?? [];
   return <Section title="Data" id="data">
     <dl class="facts">{facts.map(([title, value]) => <div key={title}><dt>{title}</dt><dd>{value}</dd></div>)}</dl>
-    {warnings.map((warning) => <p key={warning} class="warning">{plain(warning)}</p>)}
+    {[...warnings].map((warning) => <p key={warning} class="warning">{plain(warning)}</p>)}
     {classes.length > 0 && <DataTable label="Missing labels by predicted class" table={{
       columns: ["predicted class", "predictions", "missing labels", "share missing", "pending"],
       rows: classes.map((one) => [plain(classNameOf(model, one.predictedClass ?? 0)), count(int(one.predictions)), count(int(one.missing)),

@@ -5,7 +5,7 @@ import type { Calibration, Diagram, Evaluation, Model } from "../api";
 import { Chart, type Size } from "../charts/chart";
 import { Band, Bars, Dots, Line, ticksOf, XAxis, YAxis } from "../charts/marks";
 import { int, percent, plain, shortName } from "../format";
-import { Again, rowsText, Section, type Table } from "../parts";
+import { Again, Compute, rowsText, Section, type Table } from "../parts";
 import { OtherChoice } from "./other_choice";
 import type { ViewProps } from "./view";
 
@@ -109,13 +109,14 @@ function diagramOf(evaluation: Evaluation | undefined, classIndex: number): Diag
   return evaluation?.reliability?.find((one) => (one.classIndex ?? -1) === classIndex);
 }
 
-export function DiagramView({ calibration, model, evaluation: { value, error, wanted }, other, ask }: ViewProps) {
+export function DiagramView({ calibration, model, evaluation, other, ask }: ViewProps) {
   const name = calibration.model ?? "";
   const [kind, setKind] = useState<Kind>("corp");
   const [event, setEvent] = useState(-1);
   if (model?.classes === undefined || int(calibration.observations) === 0) return null;
+  const { value } = evaluation;
   const computed = diagramOf(value, event);
-  const diagram = computed ?? (event < 0 && (error !== "" || !wanted) ? runningDiagram(calibration) : undefined);
+  const diagram = computed ?? (event < 0 ? runningDiagram(calibration) : undefined) ?? {};
   const overlay = diagramOf(other.value?.evaluation, event);
   const classes = Array.from({ length: Math.min(MOST_CLASSES, Number(model.classes.count ?? 0)) }, (_, k) => k)
     .filter((k) => ask !== undefined || diagramOf(value, k) !== undefined);
@@ -127,29 +128,30 @@ export function DiagramView({ calibration, model, evaluation: { value, error, wa
   const shown = computed === undefined ? "bins" : kind;
   const corp = computed?.corp;
   return <Section title="Reliability" id="reliability">
-    {diagram === undefined ? <p class="empty">{error === "" ? "computing…" : error}</p>
-      : <Chart title="Reliability diagram" file={`${name}-reliability`} table={() => tableOf(diagram)}
-        height={(width) => TOP + plotWidth(width) + 6 + HISTOGRAM + BOTTOM}
-        controls={<>
-          <label>of <select value={event} onChange={({ currentTarget }) => choose(Number(currentTarget.value))}>
-            <option value={-1}>top label</option>
-            {classes.map((k) => <option key={k} value={k}>{classNameOf(model, k)}</option>)}
-          </select></label>
-          <label>as <select value={shown} onChange={({ currentTarget }) => setKind(currentTarget.value as Kind)}>
-            {computed !== undefined && <option value="corp">CORP</option>}
-            <option value="bins">bins</option>
-          </select></label>
-          {ask !== undefined && <OtherChoice ask={ask} other={other} />}
-          {ask !== undefined && <Again of="diagram" start={() => ask.evaluate()} />}
-        </>}
-        note={<>
-          {computed === undefined ? `All rows, without intervals. ${error}`
-            : shown === "corp" ? `${rowsText(calibration, rows)}. Grey: where the line of a calibrated model lies with ${percent(computed.bandLevel)} at each place.`
-              : `${rowsText(calibration, rows)}. Clopper-Pearson intervals, ${percent(computed.bandLevel)} each; ◆ is outside of what a calibrated model shows.`}
-          {shown === "corp" && corp !== undefined && ` Brier score ${(corp.score ?? 0).toFixed(4)} = miscalibration ${(corp.miscalibration ?? 0).toFixed(4)} − discrimination ${(corp.discrimination ?? 0).toFixed(4)} + uncertainty ${(corp.uncertainty ?? 0).toFixed(4)}.`}
-        </>}>
-        {(size) => <Drawing diagram={diagram} kind={shown} name={name} size={size}
-          other={overlay && { name: other.value?.model ?? "", diagram: overlay }} />}
-      </Chart>}
+    <Chart title="Reliability diagram" file={`${name}-reliability`} table={() => tableOf(diagram)}
+      height={(width) => TOP + plotWidth(width) + 6 + HISTOGRAM + BOTTOM}
+      controls={<>
+        <label>of <select value={event} onChange={({ currentTarget }) => choose(Number(currentTarget.value))}>
+          <option value={-1}>top label</option>
+          {classes.map((k) => <option key={k} value={k}>{classNameOf(model, k)}</option>)}
+        </select></label>
+        <label>as <select value={shown} onChange={({ currentTarget }) => setKind(currentTarget.value as Kind)}>
+          {computed !== undefined && <option value="corp">CORP</option>}
+          <option value="bins">bins</option>
+        </select></label>
+        {ask !== undefined && <OtherChoice ask={ask} other={other} />}
+        {ask !== undefined && computed !== undefined && <Again of="diagram" start={() => ask.evaluate()} />}
+      </>}
+      note={<>
+        {computed === undefined ? event < 0 && "All rows, without intervals."
+          : shown === "corp" ? `${rowsText(calibration, rows)}. Grey: where the line of a calibrated model lies with ${percent(computed.bandLevel)} at each place.`
+            : `${rowsText(calibration, rows)}. Clopper-Pearson intervals, ${percent(computed.bandLevel)} each; ◆ is outside of what a calibrated model shows.`}
+        {shown === "corp" && corp !== undefined && ` Brier score of this event ${(corp.score ?? 0).toFixed(4)} = miscalibration ${(corp.miscalibration ?? 0).toFixed(4)} − discrimination ${(corp.discrimination ?? 0).toFixed(4)} + uncertainty ${(corp.uncertainty ?? 0).toFixed(4)}.`}
+      </>}>
+      {(size) => <Drawing diagram={diagram} kind={shown} name={name} size={size}
+        other={overlay && { name: other.value?.model ?? "", diagram: overlay }} />}
+    </Chart>
+    {computed === undefined && ask !== undefined && calibration.insufficientData === undefined &&
+      <Compute answer={evaluation} start={() => ask.evaluate()}>Newest rows: the CORP line with its band, classes and lenses.</Compute>}
   </Section>;
 }

@@ -28,7 +28,7 @@ export function PitView({ calibration }: ViewProps) {
         rows: cells.map((cell) => [cell.lower ?? 0, cell.upper ?? 0, int(cell.observations), cell.expected ?? 0, cell.z ?? 0,
           cell.standsOut === true ? "yes" : ""]),
       })}
-      note={`${count(total)} outcomes. A calibrated model has height 1, within the grey band with 90 % in each cell; dark cells stand out.${densities.some((value) => value > most) ? ` Cells are cut at ${decimal(most)}.` : ""}`}>
+      note={`${count(total)} outcomes. A calibrated model has height 1, within the grey band with 90 % in each cell; orange cells stand out.${densities.some((value) => value > most) ? ` Cells are cut at ${decimal(most)}.` : ""}`}>
       {({ width }) => {
         const x = scaleLinear([0, 1], [LEFT, width - RIGHT]);
         const y = scaleLinear([0, most], [TOP + PLOT, TOP]);

@@ -10,7 +10,8 @@ import type { ViewProps } from "./view";
 
 const LEFT = 40;
 const RIGHT = 18;
-const TOP = 26;
+// With a line for the marks of alarms below the title.
+const TOP = 38;
 const PANELS = { error: 130, evidence: 66, rows: 40 };
 const GAP = 26;
 const BOTTOM = 40;
@@ -96,7 +97,7 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
       <title>the change</title>
       <rect x={x(from) - 1} y={TOP} width={Math.max(2, x(to) - x(from) + 2)} height={rowsBottom - TOP} />
     </g>}
-    <YAxis title="error (points)" ticks={ticksOf(y, 4, points)} x={LEFT} to={right} top={TOP} />
+    <YAxis title={`error (points)${limit === undefined ? "" : `; dashed: limit ${points(limit)}`}`} ticks={ticksOf(y, 4, points)} x={LEFT} to={right} top={TOP - 12} />
     <Bars bars={measured.map((bucket) => {
       const error = errorOf(bucket)!;
       return { ...spanOf(bucket), top: clip(error.upper ?? 0), bottom: clip(error.lower ?? 0),
@@ -107,17 +108,14 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
       const level = clip(errorOf(bucket)?.estimate ?? 0);
       return <line key={bucket.startTime} class="estimate" x1={left} x2={far} y1={level} y2={level} />;
     })}
-    {limit !== undefined && <g class="limit">
-      <line x1={LEFT} x2={right} y1={y(limit)} y2={y(limit)} />
-      <text x={LEFT + 4} y={y(limit) - 4}>limit {points(limit)}</text>
-    </g>}
+    {limit !== undefined && <line class="limit" x1={LEFT} x2={right} y1={y(limit)} y2={y(limit)} />}
     {marks.filter(({ time }) => time >= start && time <= end).map(({ time, kind, text }, i) => <g key={i} class={`event ${kind}`}>
       <title>{text}</title>
       <line x1={x(time)} x2={x(time)} y1={TOP - 4} y2={rowsBottom} />
       {kind === "alarm" ? <path d={`M${x(time)} ${TOP - 9}l5 8h-10Z`} /> : <circle cx={x(time)} cy={TOP - 4} r={4} />}
     </g>)}
 
-    <YAxis title="evidence (log10 e-value)" ticks={ticksOf(e, 3, decimal)} x={LEFT} to={right} top={evidenceTop} />
+    <YAxis title={`evidence (log10 e-value)${threshold === undefined ? "" : `; dashed: alarm at ${decimal(threshold)}`}`} ticks={ticksOf(e, 3, decimal)} x={LEFT} to={right} top={evidenceTop} />
     <Line kind="highest" step points={evidence.map((bucket) => [middle(bucket), e(bucket.maxLog10EValue ?? 0)])} />
     <Line kind="main" step points={evidence.map((bucket) => [middle(bucket), e(bucket.log10EValue ?? 0)])} />
     {threshold !== undefined && <line class="limit" x1={LEFT} x2={right} y1={e(threshold)} y2={e(threshold)} />}
@@ -161,7 +159,7 @@ export function HistoryView({ calibration, history: { value, error }, chooseSpan
             {SPANS.map(({ title }, i) => <option key={title} value={i}>{title}</option>)}
           </select></label>
         </>}
-        note="Bars: the interval of the error, 95 % for each span by itself; dark if all of it is over the limit. ▲ alarm, ● acknowledgement or update; shaded: the dated change.">
+        note="Bars: the interval of the error, 95 % for each span by itself; orange if all of it is over the limit. ▲ alarm, ● acknowledgement or update; shaded: the dated change.">
         {(size) => <Drawing calibration={calibration} buckets={buckets} marks={marksOf(calibration, value?.updates ?? [])}
           class1={class1 && hasClass1} size={size} />}
       </Chart>}

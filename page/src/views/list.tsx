@@ -69,7 +69,7 @@ function Row({ model, most, now }: { model: Listed; most: number; now: number })
     </td>
     <td class="history"><History name={name} limit={model.error?.limit} rows={model.observations} /></td>
     <td class="number"><span class="label">rows </span>{count(int(model.observations))}</td>
-    <td class="number"><span class="label">newest row before </span><Age time={model.lastObservationTime} now={now} /></td>
+    <td class="number"><span class="label">data age </span><Age time={model.lastObservationTime} now={now} /></td>
   </tr>;
 }
 
@@ -115,7 +115,7 @@ export function ListView() {
       {sorted.length > 0 && <table class="models">
         <thead><tr>
           <th scope="col">Model</th><th scope="col">Verdict</th><th scope="col">Error and limit</th>
-          <th scope="col">Last {SPARK_HOURS} h</th><th scope="col" class="number">Rows</th><th scope="col" class="number">Age</th>
+          <th scope="col">Last {SPARK_HOURS} h</th><th scope="col" class="number">Rows</th><th scope="col" class="number">Data age</th>
         </tr></thead>
         <tbody>{rows}</tbody>
       </table>}

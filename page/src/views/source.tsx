@@ -33,7 +33,7 @@ export function SourceView(props: ViewProps) {
   const evidence = calibration.watch?.evidence;
   const { provenance } = calibration;
   const facts: [string, string][] = [
-    ["rows since", model?.createTime ?? ""],
+    ["created", model?.createTime ?? ""],
     ["rows of the watch", count(int(calibration.watch?.observations))],
     ["log10 e-value, highest, threshold", evidence === undefined ? "" : [evidence.log10EValue, evidence.maxLog10EValue, evidence.threshold].map(decimal).join(", ")],
     ["kernel", provenance?.kernel === undefined ? "" : Object.keys(provenance.kernel)[0] ?? ""],
@@ -46,7 +46,7 @@ export function SourceView(props: ViewProps) {
       <pre tabIndex={0}>{callsOf(props).join("\n")}</pre>
     </>}
     <dl class="facts">{facts.filter(([, value]) => value !== "").map(([title, value]) => <div key={title}>
-      <dt>{title}</dt><dd>{title === "rows since" ? <Time time={value} /> : value}</dd>
+      <dt>{title}</dt><dd>{title === "created" ? <Time time={value} /> : value}</dd>
     </div>)}</dl>
     {ask !== undefined && <button type="button" onClick={() => save(`${name}.json`, "application/json", JSON.stringify(calibration, null, 2))}>
       JSON of this answer

@@ -14,6 +14,7 @@
 namespace calibd::convert {
 namespace {
 
+using google::protobuf::Descriptor;
 using google::protobuf::Duration;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
@@ -28,21 +29,29 @@ class Printer {
   explicit Printer(std::string* text) : text_(text) {}
 
   void Print(const Message& message) {
-    if (message.GetDescriptor() == Timestamp::descriptor()) {
+    // These two calls take long, so that they are made once for a message and not for each field.
+    const Descriptor& type = *message.GetDescriptor();
+    const Reflection& reflection = *message.GetReflection();
+    if (&type == Timestamp::descriptor()) {
       return PrintText(TimeUtil::ToString(static_cast<const Timestamp&>(message)));
     }
-    if (message.GetDescriptor() == Duration::descriptor()) {
+    if (&type == Duration::descriptor()) {
       return PrintText(TimeUtil::ToString(static_cast<const Duration&>(message)));
     }
     Add("{");
     std::string_view separator;
-    for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-      const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-      if (field.has_presence() && !message.GetReflection()->HasField(message, &field)) continue;
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor& field = *type.field(i);
+      if (field.has_presence() && !reflection.HasField(message, &field)) continue;
       Add(std::exchange(separator, ","));
-      PrintText(field.json_name());
-      Add(":");
-      field.is_repeated() ? PrintElements(message, field) : PrintValue(message, field, -1);
+      Add("\"");
+      Add(field.json_name());
+      Add("\":");
+      if (field.is_repeated()) {
+        PrintElements(message, reflection, field);
+      } else {
+        PrintValue(message, reflection, field, -1);
+      }
     }
     Add("}");
   }
@@ -103,26 +112,29 @@ class Printer {
     Add("\"");
   }
 
-  void PrintElements(const Message& message, const FieldDescriptor& field) {
-    const int count = message.GetReflection()->FieldSize(message, &field);
+  // `reflection` is that of the message.
+  void PrintElements(const Message& message, const Reflection& reflection,
+                     const FieldDescriptor& field) {
+    const int count = reflection.FieldSize(message, &field);
     Add(field.is_map() ? "{" : "[");
     for (int i = 0; i < count; ++i) {
       if (i > 0) Add(",");
       if (field.is_map()) {
-        const Message& entry = message.GetReflection()->GetRepeatedMessage(message, &field, i);
-        PrintValue(entry, *field.message_type()->map_key(), -1);
+        const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
+        const Reflection& of_entry = *entry.GetReflection();
+        PrintValue(entry, of_entry, *field.message_type()->map_key(), -1);
         Add(":");
-        PrintValue(entry, *field.message_type()->map_value(), -1);
+        PrintValue(entry, of_entry, *field.message_type()->map_value(), -1);
       } else {
-        PrintValue(message, field, i);
+        PrintValue(message, reflection, field, i);
       }
     }
     Add(field.is_map() ? "}" : "]");
   }
 
   // index: the index in a repeated field, or -1 for other fields.
-  void PrintValue(const Message& message, const FieldDescriptor& field, int index) {
-    const Reflection& reflection = *message.GetReflection();
+  void PrintValue(const Message& message, const Reflection& reflection,
+                  const FieldDescriptor& field, int index) {
     const auto pick = [&](auto single, auto repeated) {
       return index < 0 ? (reflection.*single)(message, &field)
                        : (reflection.*repeated)(message, &field, index);

@@ -43,6 +43,95 @@ def forms_of(value):
     return {f"{value:.12g}", _shown(value), _shown(100 * value)}
 
 
+# The texts of each part of the page of a model that may have numbers, by the id of the part, and the
+# times by the name "times". Left out are sentences, which are the server's, ticks of axes, choices and
+# commands.
+SHOWN_PARTS = """return await page.evaluate(() => {
+  const parts = {times: [...document.querySelectorAll('main time')].map((one) => one.dateTime)};
+  const walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
+    const one = node.parentElement;
+    if (one.closest('.banner, .sentences, time, option, pre, .axis g')) continue;
+    const part = one.closest('section')?.getAttribute('aria-labelledby') ?? 'tiles';
+    (parts[part] ??= []).push(node.data);
+  }
+  return parts;
+});"""
+
+# What the views say about every model.
+_FIXED = re.compile("|".join(map(re.escape, (
+    "log10", "95 % for each span", "95 % intervals", "95 % if calibrated", "has height 1",
+    "with 90 % in each cell", "the middle 50, 80 and 90 %", "the middle 50 and 90 %", "better than 0"))))
+
+
+def unknown_numbers(parts, answers):
+    """The texts of SHOWN_PARTS with a number that is none of the answers from which the part is made, each with its part.
+    answers: JSON by the commands of calibctl, and "other": the model to compare with.
+    """
+    times = _texts_of(answers)
+    unknown = []
+    for part, texts in parts.items():
+        if part == "times":
+            unknown += [(part, text) for text in texts if text not in times]
+            continue
+        forms = forms_of(_source_of(part, answers))
+        unknown += [(part, text) for text in texts if not numbers_in(_FIXED.sub("", text)) <= forms]
+    return unknown
+
+
+def _texts_of(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for one in value for text in _texts_of(one)]
+    return [value] if isinstance(value, str) else []
+
+
+def _source_of(part, answers):
+    """What the numbers of a part are made of: of rows without a server, all answers."""
+    show = answers.get("show", {})
+    evaluation = answers.get("evaluate", {})
+    where = show.get("verdict", {}).get("whereabouts", {})
+    model = answers.get("model", {})
+    other = answers.get("other")
+    diagrams = evaluation.get("reliability", [])
+    error = show.get("error", {})
+    names = model.get("classes", {}).get("names") or [
+        f"class {k}" for k in range(int(model.get("classes", {}).get("count", 0)))]
+    rows = [sum(int(one["n"]) for one in diagram["bins"]) for diagram in diagrams]
+    corp = [[f"{value:.4f}" for value in one["corp"].values()] for one in diagrams if "corp" in one]
+    if not show:
+        return [answers.get("list", answers), rows, corp, tables_of(answers)]
+    gaps = [one["meanPrediction"] - one["frequency"] for diagram in diagrams for one in diagram["bins"]]
+    sources = {
+        "tiles": [show.get("reading", {}).get("howBad"), error, show.get("labelArrivals"),
+                  *(show.get(name) for name in ("observations", "rejectedRows", "droppedRows"))],
+        "reliability": [diagrams, rows, names, other, show.get("scores", {}).get("bins"), show.get("insufficientData"),
+                        corp],
+        "label-diagram": [show.get("labels"), tables_of(answers).get("Labels: stated and observed")],
+        "history": [answers.get("history"), error.get("limit"), show.get("watch"), show.get("alarms")],
+        "groups": [show.get("groups")],
+        "labels": [show.get("labels")],
+        "classes": [where, names],
+        "lenses": [evaluation.get("lenses")],
+        "heat-map": [diagrams, [abs(gap) for gap in gaps], gaps, names, len(diagrams) - 1, len(names)],
+        "pit": [where.get("cells"), sum(int(one["observations"]) for one in where.get("cells", []))],
+        "coverage": [error],
+        "fan": [answers.get("history")],
+        "scores": [evaluation.get("scores")],
+        "estimate": [answers.get("estimate")],
+        "recalibration": [answers.get("recalibrate"), show.get("recalibration"), error.get("limit"),
+                          [f"{one['crossValidatedLogLoss']:.4f}"
+                           for one in answers.get("recalibrate", {}).get("candidates", [])]],
+        "comparison": [show.get("comparison"), show.get("baseline"), answers.get("compare"), other],
+        "data": [show.get("labelArrivals"), names, show.get("warnings"),
+                 *(show.get(name) for name in ("observations", "windowObservations", "rejectedRows", "droppedRows"))],
+        "alarms": [show.get("alarms"), error],
+        "source": [show.get("watch"), show.get("provenance")],
+    }
+    return sources[part]
+
+
 def cells(rows):
     """Rows of a table, with numbers as numbers."""
     def cell(value):
