@@ -185,7 +185,7 @@ def test_a_backup_without_end_leaves_the_disk_free(monkeypatch, tmp_path):
             yield store.BackupResponse(data=bytes(1000))
 
     with liar("StoreService/Backup", endless, True) as client:
-        with pytest.raises(OSError, match="would leave less than 104857600 bytes"):
+        with pytest.raises(OSError, match="would leave less than 100 MiB"):
             client.backup(tmp_path / "backup.db")
     assert not list(tmp_path.iterdir())
 

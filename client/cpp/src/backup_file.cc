@@ -92,9 +92,9 @@ absl::Status BackupFile::Append(const std::string& data) {
   XXH3_64bits_update(hash_.get(), data.data(), data.size());
   size_ += static_cast<std::int64_t>(data.size());
   if (size_ > most_bytes_) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot write ", part_,
-                                                     "; the backup would leave less than ",
-                                                     reserve_bytes_, " bytes of the disk free"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot write ", part_, "; the backup needs more room there: it would leave less than ",
+        reserve_bytes_ >> 20, " MiB of the disk free"));
   }
   for (std::size_t done = 0; done < data.size();) {
     const ssize_t count = write(file_, data.data() + done, data.size() - done);

@@ -56,7 +56,7 @@ TEST(BackupTest, ABackupLeavesTheDiskFree) {
     ASSERT_TRUE((*file)->Begin().ok());
     const absl::Status status = (*file)->Append("data");
     EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("bytes of the disk free"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("MiB of the disk free"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   const auto file = BackupFile::Create(path, /*reserve_bytes=*/0);
