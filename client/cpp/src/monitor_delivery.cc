@@ -477,7 +477,8 @@ void MonitorDelivery::LogIfDue(Lock& lock) {
     cause = absl::StrCat("the first invalid one: ", first_fault_);
   }
   lock.unlock();
-  Warn(absl::StrCat("dropped ", since, " rows and labels, ", dropped, " in all; ", cause));
+  Warn(absl::StrCat("dropped ", since, since == 1 ? " row or label, " : " rows and labels, ",
+                    dropped, " in all; ", cause));
   lock.lock();
 }
 

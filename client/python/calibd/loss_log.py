@@ -88,8 +88,9 @@ class LossLog:
             elif first is not None:
                 cause = f"the first invalid one: {' '.join(first)}"
         if since:
-            write(logging.WARNING, "%s: dropped %d rows and labels, %d in all; %s", self._model, since,
-                  total, cause)
+            what = "row or label" if since == 1 else "rows and labels"
+            write(logging.WARNING, "%s: dropped %d %s, %d in all; %s", self._model, since, what, total,
+                  cause)
 
     def log_obstacle(self) -> None:
         """Logs what keeps the stream from opening, once a minute. Takes the lock itself."""

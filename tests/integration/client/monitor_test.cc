@@ -336,7 +336,7 @@ TEST_F(MonitorProcessTest, AChildOfAProcessThatUsesGrpcDropsItsRowsAndSaysSo) {
   RestartingServer server;
   server.CreateModel("m");
   const std::string output = Run("client", server.address());
-  EXPECT_THAT(output, HasSubstr("models/m: dropped 1 rows and labels, 1 in all; this process was "
+  EXPECT_THAT(output, HasSubstr("models/m: dropped 1 row or label, 1 in all; this process was "
                                 "forked while gRPC was in use"));
   // Those of the parent.
   EXPECT_EQ(server.Calibration("m").observations(), 13);
