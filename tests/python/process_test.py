@@ -9,6 +9,7 @@ import time
 import pytest
 
 import calibd
+from calibd import forks
 from wait_for import wait_for
 
 from conftest import BANDWIDTH
@@ -22,6 +23,12 @@ def run(program, **arguments):
     """A process of this Python that runs a program."""
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True, **arguments)
+
+
+@pytest.fixture(autouse=True)
+def patient_forks(monkeypatch):
+    """A busy machine takes more than two seconds to end the calls of other threads."""
+    monkeypatch.setattr(forks, "_MAX_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -227,7 +234,9 @@ monitor.observe([0.2, 0.3, 0.5], 2)
 
 APPLICATION = """
 import calibd
+from calibd import forks
 
+forks._MAX_SECONDS = 60.0
 monitor = calibd.Monitor("{model}", "{address}", close_timeout=60)
 # It sends before the workers are forked.
 monitor.observe([0.2, 0.3, 0.5], 2)
