@@ -52,7 +52,7 @@ VOLATILE = ((re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?Z?| UTC)"), 
             (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
             (re.compile(r"\d+(\.\d+)? m?s\b"), "DURATION"),
             # The rate is only shown if the duration is long enough.
-            (re.compile(r" \([\d,]+ rows/s\)"), ""))
+            (re.compile(r" \([\d,]+ (rows|labels)/s\)"), ""))
 
 
 def masked(text):

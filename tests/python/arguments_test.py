@@ -325,14 +325,14 @@ def test_observe_asks_for_the_classes_if_only_the_server_can_know_them(client):
 
 def test_observe_uses_the_order_of_features_of_a_model_that_was_created_again(client, monkeypatch):
     sent = []
-    unary = client._transport.unary
+    counted_unary = client._transport.counted_unary
 
     def record(method, request, response):
         if method == "IngestService/Observe":
             sent.append(list(request.observations.features.values))
-        return unary(method, request, response)
+        return counted_unary(method, request, response)
 
-    monkeypatch.setattr(client._transport, "unary", record)
+    monkeypatch.setattr(client._transport, "counted_unary", record)
     for features in (["a", "b"], ["b", "a"]):
         client.create_model("features-again", forecast="normal", features=features)
         client.observe("features-again", forecast=[0, 1], outcome=1,

@@ -592,7 +592,7 @@ def test_a_call_that_no_server_takes_is_refused_before_it_is_sent():
 def test_a_failure_in_the_middle_says_what_is_counted(own_server):
     with calibd.Client(own_server.grpc, timeout=1) as client:
         client.create_model("middle", 3, label_grace="1h")
-        send, calls = client._transport.unary, []
+        send, calls = client._transport.counted_unary, []
 
         def lose_the_server(*arguments):
             calls.append(arguments[0])
@@ -600,6 +600,6 @@ def test_a_failure_in_the_middle_says_what_is_counted(own_server):
                 own_server.kill()
             return send(*arguments)
 
-        client._transport.unary = lose_the_server
+        client._transport.counted_unary = lose_the_server
         with pytest.raises(calibd.Unavailable, match=r"; labels\[:6\d\d\d\] are counted"):
             client.label("middle", range(20_000), [0] * 20_000)

@@ -112,7 +112,7 @@ def rows_of_kind(kind):
         # More of them than a short answer shows, and letters of several bytes.
         names = ["Küche", "Bad und WC", *(f"label {i}" for i in range(24))]
         stated = random.random((3000, len(names)))
-        held = random.random((3000, len(names))) < stated ** np.linspace(1, 2, len(names))
+        held = random.random((3000, len(names))) < stated ** np.linspace(2, 1, len(names))
         return {"labels": names}, (stated, held.astype(int)), {}
     declared = {"classes": 2 if kind == "binary" else 3, "bandwidth": BANDWIDTH}
     if kind == "groups":

@@ -465,7 +465,7 @@ TEST_F(DelayedLabelsTest, CalibctlFailsIfNoLabelBelongsToAPrediction) {
   const std::string invalid = Write("invalid.csv", "id,label\na,cow\n");
   const auto none = Run({"label", "m", invalid, "--drop-invalid"});
   EXPECT_EQ(none->exit_code(), 1);
-  EXPECT_THAT(none->error(), HasSubstr("0 came after the label grace, 1 are invalid"));
+  EXPECT_THAT(none->error(), HasSubstr("0 came after the label grace, 1 is invalid"));
   const std::string one = Write("one.csv", "id,label\nA,cat\na,dog\n");
   EXPECT_EQ(Run({"label", "m", one})->exit_code(), 0) << "one of them does";
   // One label may wait.
@@ -476,7 +476,7 @@ TEST_F(DelayedLabelsTest, CalibctlFailsIfNoLabelBelongsToAPrediction) {
   EXPECT_EQ(unknown->exit_code(), 1);
   EXPECT_THAT(unknown->error(),
               HasSubstr("calibctl: no label belongs to a prediction of full that waits for it: 1 "
-                        "have ids that the server does not know"));
+                        "has an id that the server does not know"));
 }
 
 TEST_F(DelayedLabelsTest, CalibctlNamesTheInvalidLineOfALabelFile) {

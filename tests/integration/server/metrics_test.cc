@@ -224,7 +224,7 @@ TEST_F(MetricsTest, SeriesOfModelsAreCapped) {
 
 TEST_F(MetricsTest, AlarmsAndAgesOfAllModelsComeBeforeDetails) {
   constexpr int kModels = 10;
-  Start({"--max-series", "100"});
+  Start({"--max-series", "110"});
   for (int i = 0; i < kModels; ++i) client_->CreateFixed("models/m" + std::to_string(i), 2);
   const std::string text = Scrape();
   for (int i = 0; i < kModels; ++i) {
