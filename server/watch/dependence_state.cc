@@ -24,8 +24,9 @@ void DependenceFields(StateFields& fields, SerialDependence::State& state) {
   for (std::int32_t& outcome : newest) ++outcome;
   fields(Stored::kNewestFieldNumber, newest);
   std::vector<double> runs;
-  for (const SerialDependence::Run& run : state.runs)
+  for (const SerialDependence::Run& run : state.runs) {
     runs.insert(runs.end(), run.begin(), run.end());
+  }
   fields(Stored::kRunsFieldNumber, runs);
   fields.Require(
       labels.size() == static_cast<std::size_t>(std::min<std::int64_t>(

@@ -262,9 +262,7 @@ TEST(SerialDependenceTest, AModelThatBecomesWrongAtOnceIsNotWarnedOf) {
       std::normal_distribution<double> normal;
       const ErrorAt error = Jump(5 * size, random);
       std::vector<double> outcomes;
-      for (std::size_t i = 0; i < 6000; ++i) {
-        outcomes.push_back(normal(random) + error(i));
-      }
+      for (std::size_t i = 0; i < 6000; ++i) outcomes.push_back(normal(random) + error(i));
       return WarnedAt(outcomes);
     });
     EXPECT_LE(warned, kMostFalse) << "numbers, " << size;

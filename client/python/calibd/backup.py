@@ -57,8 +57,8 @@ def _receive(transport: Transport, part: IO[bytes], on_progress: Callable[[float
             kind = answer.WhichOneof("message")
             if kind == "data":
                 if part.tell() + len(answer.data) > limit:
-                    raise OSError(errno.ENOSPC, f"the backup would leave less than {_RESERVE >> 20} MiB of "
-                                  "the disk free", part.name)
+                    raise OSError(errno.ENOSPC, "the backup would leave less than "
+                                  f"{_RESERVE >> 20} MiB of the disk free", part.name)
                 part.write(answer.data)
                 digest.update(answer.data)
             elif kind == "complete":

@@ -79,8 +79,7 @@ void SerialDependence::AddLabels(double x, std::span<const double> g,
   AddRow({.label = 0, .x = x}, [](std::int32_t /*y*/) { return 0.0; });
 }
 
-void SerialDependence::AddForecast(double x, double outcome,
-                                   absl::FunctionRef<Tails(double)> tails) {
+void SerialDependence::AddForecast(double x, double outcome, const Tails& tails) {
   StartRuns(Shape::OfForecasts());
   // The middle of the cells may be 1/2 but for rounding.
   constexpr double kRounding = 1e-9;
@@ -108,14 +107,13 @@ void SerialDependence::AddToRun(std::size_t sequence, std::int32_t outcome, doub
   newest = outcome;
 }
 
-void SerialDependence::AddToOrder(double outcome, absl::FunctionRef<Tails(double)> tails) {
+void SerialDependence::AddToOrder(double outcome, const Tails& tails) {
   if (state_.order.empty()) state_.order.assign(kOrderProducts, 1);
   if (!state_.pair_outcome.has_value()) {
     state_.pair_outcome = outcome;
     return;
   }
   const double before = *std::exchange(state_.pair_outcome, std::nullopt);
-  const Tails found = tails(before);
   const auto multiply = [&](std::size_t first, double tail, bool happened) {
     const double q = std::clamp(tail, 0.0, .5);
     for (std::size_t j = 0; j < kRunRates.size(); ++j) {
@@ -124,8 +122,8 @@ void SerialDependence::AddToOrder(double outcome, absl::FunctionRef<Tails(double
       product = std::clamp(product * factor, kLeastProduct, kMostProduct);
     }
   };
-  multiply(0, found.at_most, outcome > before);
-  multiply(kRunRates.size(), found.at_least, outcome < before);
+  multiply(0, tails.at_most, outcome > before);
+  multiply(kRunRates.size(), tails.at_least, outcome < before);
 }
 
 template <typename Excess>

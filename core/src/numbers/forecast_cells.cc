@@ -431,8 +431,10 @@ void AddToSeries(const ForecastCells& cells, const NumberForecastBatch& batch,
                  std::span<const ForecastRow> described, SerialDependence& series) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const std::span<const double> row = batch.forecasts.subspan(i * cells.width(), cells.width());
-    series.AddForecast(RowDeviation(described[i], cells.edges()), batch.outcomes[i],
-                       [&](double number) { return ForecastTails(cells.kind(), row, number); });
+    const std::optional<double> before = series.pair_outcome();
+    series.AddForecast(
+        RowDeviation(described[i], cells.edges()), batch.outcomes[i],
+        before.has_value() ? ForecastTails(cells.kind(), row, *before) : SerialDependence::Tails());
   }
 }
 

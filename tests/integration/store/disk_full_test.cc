@@ -256,10 +256,9 @@ TEST_F(DiskFullTest, ABackupNamesATargetWithoutRoom) {
   ASSERT_TRUE(CreateLargeModels().ok());
   const absl::Status status = client_->Backup((target / "backup.db").string()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(
-      std::string(status.message()),
-      ::testing::AllOf(::testing::HasSubstr("target/backup.db.part; "),
-                       ::testing::HasSubstr("the backup needs more room there")));
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(::testing::HasSubstr("target/backup.db.part; "),
+                               ::testing::HasSubstr("the backup needs more room there")));
   EXPECT_TRUE(std::filesystem::is_empty(target));
 }
 

@@ -269,6 +269,7 @@ TEST(VerdictReportTest, AGroupOfTwoClassesShowsTheWorseEvent) {
               ContainsRegex("\nnorth  200 .* \\+0.0 .* 0 .6.2 to 0. .* no\n"));
   error.mutable_class_1()->set_estimate(0.17);
   error.mutable_class_1()->set_gap(-0.17);
+  error.set_class_1_is_worse(true);
   EXPECT_THAT(DescribeNumbers(response),
               AllOf(ContainsRegex("\nnorth  200 .* -17.0 .* 17 .6.2 to 0. \\* .* no\n"),
                     HasSubstr("says - is (points)"), HasSubstr("\n* of P(class 1), which is ")));

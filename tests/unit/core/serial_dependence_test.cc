@@ -91,7 +91,7 @@ TEST(SerialDependenceTest, AgreesWithTheDefinition) {
 }
 
 // Tails that give no evidence of an order.
-SerialDependence::Tails Unknown(double /*number*/) { return {}; }
+constexpr SerialDependence::Tails kUnknown;
 
 // The e-value of a whole stream of Normal forecasts, by the definition. The neighbours and the runs
 // are those of a series that does not know the order.
@@ -108,10 +108,9 @@ TEST(SerialDependenceTest, OrderAgreesWithTheDefinition) {
     // Outcomes that rise, fall, and are equal.
     y.push_back(t % 7 == 3 ? y.back() : mean[t] + normal(rng) + .8 * static_cast<double>(t));
     const double x = .5 - cdf(y[t] - mean[t]);
-    series.AddForecast(x, y[t], [&](double number) {
-      return SerialDependence::Tails{cdf(number - mean[t]), cdf(mean[t] - number)};
-    });
-    without.AddForecast(x, y[t], Unknown);
+    const double before = series.pair_outcome().value_or(0);
+    series.AddForecast(x, y[t], {cdf(before - mean[t]), cdf(mean[t] - before)});
+    without.AddForecast(x, y[t], kUnknown);
   }
   double order = 0;
   for (const double d : {.5, .1}) {
@@ -187,8 +186,8 @@ TEST(ForecastTailsTest, AgreeWithClosedForms) {
 TEST(SerialDependenceTest, OneSuddenChangeIsNotEnough) {
   for (const double gap : {.3, .6, .9, 1.0}) {
     SerialDependence series;
-    for (int t = 0; t < 999; ++t) series.AddForecast(t % 2 == 0 ? 1e-3 : -1e-3, 0, Unknown);
-    for (int t = 0; t < 999; ++t) series.AddForecast(gap, 0, Unknown);
+    for (int t = 0; t < 999; ++t) series.AddForecast(t % 2 == 0 ? 1e-3 : -1e-3, 0, kUnknown);
+    for (int t = 0; t < 999; ++t) series.AddForecast(gap, 0, kUnknown);
     EXPECT_EQ(series.reached_at(), 0) << gap;
   }
 }

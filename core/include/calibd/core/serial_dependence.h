@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
-
 namespace calibd {
 
 // Evidence of serial dependence: labels of neighbouring rows go together more than the predictions
@@ -133,10 +131,13 @@ class SerialDependence {
     double at_most = 0;
     double at_least = 0;
   };
+  // The number for which the next AddForecast needs the tails of its forecast; unset if it needs
+  // none.
+  [[nodiscard]] std::optional<double> pair_outcome() const noexcept { return state_.pair_outcome; }
   // Adds a forecast of a number. x: > 0 if the outcome is in the lower half of the forecast, < 0 in
   // the upper one, 0 if neither is known. Each half has a probability of at least .05. outcome:
-  // finite. tails: those of this forecast for a number; called at most once.
-  void AddForecast(double x, double outcome, absl::FunctionRef<Tails(double)> tails);
+  // finite. tails: those for pair_outcome(), if it is set.
+  void AddForecast(double x, double outcome, const Tails& tails);
 
   // Natural logarithm of the e-value. Cost: O(1), at most some 200 exponential functions.
   [[nodiscard]] double LogEValue() const noexcept;
@@ -154,7 +155,7 @@ class SerialDependence {
   void StartRuns(const Shape& shape);
   // other: the probability of the labels other than the newest one.
   void AddToRun(std::size_t sequence, std::int32_t outcome, double other);
-  void AddToOrder(double outcome, absl::FunctionRef<Tails(double)> tails);
+  void AddToOrder(double outcome, const Tails& tails);
   // Calls visit(log) for each product of the neighbours.
   template <typename Visit>
   void VisitNeighbours(const Visit& visit) const noexcept;
