@@ -273,8 +273,9 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria
                                       ErrorText(error, criteria.error_limit, error));
   reading.mutable_how_bad()->set_brief(BriefErrorText(error, criteria.error_limit, error));
   if (const auto event = LeadingEvent(error, criteria.error_limit, error);
-      event.interval != nullptr)
+      event.interval != nullptr) {
     *reading.mutable_how_bad()->mutable_interval() = *event.interval;
+  }
   std::vector<std::string> places = CellTexts(evaluation.forecast().cells(), kMostCells);
   const std::vector<std::string> levels = WrongLevelNames(error.level_coverage());
   if (!levels.empty()) places.push_back(WrongLevelsTitle(levels) + JoinNames(levels, kMaxNames));
