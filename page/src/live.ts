@@ -12,7 +12,7 @@ export interface Live<T> {
 }
 
 const LIST_SECONDS = 10;
-// A list that takes long to read is read less often, so that 50 open pages take a twentieth of the time of a core.
+// A list is read again after so many times what the read took, so that a long one burdens the server less often.
 const LIST_REST = 1000;
 const MOST_LIST_SECONDS = 60;
 const AGAIN_SECONDS = 3;
