@@ -58,10 +58,12 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::Calibr
       return alarm.kind() == kind && !alarm.has_acknowledge_time();
     });
   };
-  // A model without new rows is STALE, however few rows it has.
+  // A model without new rows is STALE, and one with an alarm of drift DRIFTED, however few rows it
+  // has.
+  const bool is_drifted = verdict.status() == v1::Verdict::DRIFTED;
   const bool lacks_evidence =
       verdict.status() == v1::Verdict::INSUFFICIENT_DATA ||
-      (verdict.status() == v1::Verdict::STALE &&
+      ((verdict.status() == v1::Verdict::STALE || is_drifted) &&
        (!watch.has_evidence() || watch.observations() < watch.min_observations()));
   const bool is_undecided = verdict.limit_status() <= v1::CalibrationError::UNDECIDED;
   // An acknowledgement of the evidence leaves the rows that answer about the limit.
@@ -70,7 +72,8 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::Calibr
   std::vector<std::string> failures;
   for (const std::string& what : gate) {
     const bool is_about_limit = what == "over-limit";
-    is_unanswered |= is_about_limit ? lacks_error : lacks_evidence;
+    const bool is_answered = is_drifted && what == "drift";
+    is_unanswered |= is_about_limit ? lacks_error : lacks_evidence && !is_answered;
     const bool fails =
         is_about_limit ? verdict.limit_status() == v1::CalibrationError::OVER_LIMIT
         : what == "miscalibration"

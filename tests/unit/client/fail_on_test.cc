@@ -31,8 +31,10 @@ TEST(VerdictGateTest, FailsOnWhatTheVerdictSays) {
   EXPECT_THAT(FailuresOf(over, {}, {}, {}, {"drift", "undecided"}), IsEmpty());
   over.set_is_acknowledged(true);
   EXPECT_THAT(FailuresOf(over, {}, {}, {}, {"over-limit"}), ElementsAre("over-limit"));
+  v1::Watch watch;
+  watch.mutable_evidence();
   EXPECT_THAT(
-      FailuresOf(Of(v1::CalibrationError::UNDECIDED, v1::Verdict::DRIFTED), {}, {}, {}, kAll),
+      FailuresOf(Of(v1::CalibrationError::UNDECIDED, v1::Verdict::DRIFTED), {}, watch, {}, kAll),
       ElementsAre("drift", "undecided"));
   EXPECT_THAT(FailuresOf(Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::INSUFFICIENT_DATA), {},
                          {}, {}, kAll),
@@ -59,8 +61,15 @@ TEST(VerdictGateTest, FailsWithoutDataWhateverItAsks) {
   watch.mutable_evidence();
   watch.set_observations(99);
   EXPECT_THAT(FailuresOf(stale, {}, watch, {}, {"drift"}), ElementsAre("insufficient-data"));
+  // An alarm of drift stays active when that of the evidence is acknowledged, and answers only for
+  // the drift.
+  const v1::Verdict drifted = Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::DRIFTED);
+  EXPECT_THAT(FailuresOf(drifted, {}, watch, {}, {"miscalibration"}),
+              ElementsAre("insufficient-data"));
+  EXPECT_THAT(FailuresOf(drifted, {}, watch, {}, {"drift"}), ElementsAre("drift"));
   watch.set_observations(100);
   EXPECT_THAT(FailuresOf(stale, {}, watch, {}, {"drift"}), IsEmpty());
+  EXPECT_THAT(FailuresOf(drifted, {}, watch, {}, {"miscalibration"}), IsEmpty());
 }
 
 // The acknowledgement of the evidence leaves the rows that answer about the limit.
