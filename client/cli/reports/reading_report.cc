@@ -59,7 +59,8 @@ std::string DescribeReading(const std::string& name, const v1::Reading& reading,
 
 std::string DescribeTable(const v1::Table& table, bool has_all_rows) {
   const auto is_shown = [&](int row) { return has_all_rows || row < table.short_rows(); };
-  std::vector<std::vector<std::string>> lines = {{table.columns().begin(), table.columns().end()}};
+  std::vector<std::vector<std::string>> lines(1);
+  for (const std::string& title : table.columns()) lines[0].push_back(convert::Plain(title));
   for (int row = 0; row < table.rows_size() && is_shown(row); ++row) {
     std::vector<std::string>& line = lines.emplace_back();
     for (const std::string& cell : table.rows(row).cells()) line.push_back(convert::Plain(cell));

@@ -30,8 +30,8 @@ def _plain(text: str) -> str:
 
 def _table_rows(table: reading_pb2.Table) -> tuple[list[list[str]], int]:
     """The titles and the first rows of a table, and how many rows are left out."""
-    rows = [list(table.columns), *([_plain(cell) for cell in row.cells]
-                                   for row in table.rows[:table.short_rows])]
+    rows = [[_plain(title) for title in table.columns],
+            *([_plain(cell) for cell in row.cells] for row in table.rows[:table.short_rows])]
     return rows, len(table.rows) - (len(rows) - 1)
 
 
