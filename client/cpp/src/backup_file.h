@@ -17,7 +17,7 @@ namespace calibd::client {
 // destructor deletes it unless it is kept.
 class BackupFile {
  public:
-  // Bytes of the disk that a backup without end leaves free.
+  // Bytes of the disk that a backup leaves free, so that one without an end does not fill it.
   static constexpr std::int64_t kReserveBytes = std::int64_t{100} << 20;
 
   // Errors: AlreadyExists, Unavailable.

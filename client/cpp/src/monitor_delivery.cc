@@ -437,14 +437,15 @@ void MonitorDelivery::DeliverSome(Lock& lock) {
 void MonitorDelivery::StartOver(Lock& lock) {
   const StreamCounts& counts = stream_->counts_so_far();
   if (counts.accepted_rows + counts.labels.accepted > 0) backoff_.Reset();
+  error_ = stream_->failure();
+  if (options_.on_full == OnFull::kBlock) failure_ = error_;
+  // What may have no memory comes before the counts, because it is then done again.
+  starts_from_ = Clock::now() + backoff_.Next(RetryDelay(error_));
   const Dropped lost = LostOf(counts);
   past_.dropped_rows += lost.rows;
   past_.labels.dropped += lost.labels;
   unreported_.Add(lost);
   unreported_.Add(stream_->unsettled_dropped());
-  error_ = stream_->failure();
-  if (options_.on_full == OnFull::kBlock) failure_ = error_;
-  starts_from_ = Clock::now() + backoff_.Next(RetryDelay(error_));
   EndStream(lock);
   delivering_ = !taken_.empty();
 }

@@ -169,7 +169,7 @@ TEST(LyingServerTest, AMonitorStartsOverAsAnotherProducerAndReportsWhatItDropped
   std::atomic<int> warnings = 0;
   const auto monitor = Monitor::Create(
       ModelName("m"), {.address = server.address(), .on_warning = [&](const std::string& warning) {
-                         EXPECT_THAT(warning, HasSubstr("models/m: dropped 1 rows"));
+                         EXPECT_THAT(warning, HasSubstr("models/m: dropped 1 row or label"));
                          ++warnings;
                        }});
   ASSERT_TRUE(monitor.ok()) << monitor.status();
