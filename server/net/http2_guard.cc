@@ -34,8 +34,12 @@ Http2Guard::Http2Guard(Shared& shared, std::shared_ptr<PeerLimits> peer,
 
 Http2Guard::~Http2Guard() {
   shared_.memory.Release(tail_reserved_);
-  // For the server, the end of a connection cancels its calls. Closing it must not be cheaper.
-  static_cast<void>(peer_->TakeResets(calls_.size(), now_));
+  // For the server, the end of a connection cancels its calls. Closing it must not be cheaper, but
+  // one end alone is no excess, however many calls a connection may have.
+  const auto cancelled = std::count_if(
+      calls_.begin(), calls_.end(), [](const auto& entry) { return !entry.second.server_ended; });
+  constexpr auto kMost = static_cast<std::size_t>(PeerLimits::kResetBurst);
+  static_cast<void>(peer_->TakeResets(std::min(static_cast<std::size_t>(cancelled), kMost), now_));
 }
 
 void Http2Guard::FromClient(std::string_view input, Time now, Output& output) {

@@ -103,7 +103,7 @@ void Http2Guard::Tick(Time now, Output& output) {
     Close(CloseReason::kEvicted, output);
   }
   if (!closed_ && drain_.has_value() && now - *drain_ >= kDrainTimeout) {
-    EndUnsent(CallEnd::kNoMessage, DrainingError(), output);
+    EndUnsent(CallEnd::kDrained, DrainingError(), output);
   }
   CloseIfDone(output);
   if (closed_) return;
@@ -167,7 +167,9 @@ void Http2Guard::Abandon(Calls::iterator call, Output& output) {
   inject_to_server_ += RstStreamFrame(id, NGHTTP2_CANCEL);
   Forget(call);
   ended_.push_back(id);
-  if (ended_.size() > kMaxEndedCalls) ended_.pop_front();
+  // All calls of a connection may end at once.
+  const std::size_t most = std::max(kMaxEndedCalls, shared_.limits.max_concurrent_streams);
+  if (ended_.size() > most) ended_.pop_front();
   if (client_.frame().type == NGHTTP2_DATA && client_.frame().stream_id == id) {
     tail_reserved_ = client_.payload_left();
     if (!shared_.memory.TryReserve(tail_reserved_)) {
@@ -197,7 +199,7 @@ void Http2Guard::CountControlFrame(Output& output) {
 void Http2Guard::BeginDrain(Time now, Output& output) {
   now_ = now;
   drain_ = now;
-  EndUnsent(CallEnd::kNoMessage, DrainingError(), output);
+  EndUnsent(CallEnd::kDrained, DrainingError(), output);
   CloseIfDone(output);
   SendInjected(output);
 }
@@ -214,7 +216,7 @@ void Http2Guard::Retire(Time now, Output& output) {
   }
   std::sort(excluded.begin(), excluded.end());
   for (const std::uint32_t id : excluded) {
-    if (in_headers_ && id == client_.frame().stream_id) {
+    if (in_headers_ && headers_begin_call_ && id == client_.frame().stream_id) {
       // The server has seen nothing of the call. The rest of its header block is dropped.
       client_frame_passes_ = false;
       Forget(calls_.find(id));

@@ -38,8 +38,8 @@ class PeerLimits {
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] ByteBudget& messages() noexcept { return messages_; }
 
-  // Counts this many resets. Returns false if the peer resets calls too fast; then it is refused
-  // for a while, and every further reset has the same result.
+  // Counts this many resets, at most kResetBurst. Returns false if the peer resets calls too fast;
+  // then it is refused for a while, and every further reset has the same result.
   [[nodiscard]] bool TakeResets(std::size_t resets, Time now) {
     const std::lock_guard lock(mutex_);
     Advance(now);

@@ -15,7 +15,7 @@ constexpr Nanoseconds kWarningPause = std::chrono::seconds(10);
 static_assert(RelayStatistics::kCloseReasons.size() ==
               static_cast<std::size_t>(CloseReason::kDrained) + 1);
 static_assert(RelayStatistics::kCallEnds.size() ==
-              static_cast<std::size_t>(CallEnd::kTooManyCalls) + 1);
+              static_cast<std::size_t>(CallEnd::kDrained) + 1);
 
 bool IsAbuse(CloseReason reason) {
   return reason != CloseReason::kNoCall && reason != CloseReason::kEvicted &&
@@ -33,7 +33,8 @@ void RelayStatistics::CountClosed(CloseReason reason, std::string_view peer) {
 void RelayStatistics::CountEnded(CallEnd reason, std::string_view peer) {
   const auto index = static_cast<std::size_t>(reason);
   ++ended_[index];
-  Warn("a call was ended", kCallEnds[index], peer);
+  // A shutdown is no fault of the client.
+  if (reason != CallEnd::kDrained) Warn("a call was ended", kCallEnds[index], peer);
 }
 
 void RelayStatistics::Warn(const char* what, const char* reason, std::string_view peer) {

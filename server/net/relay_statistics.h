@@ -36,6 +36,7 @@ enum class CallEnd {
   kNoMessage,
   kTooManyConnections,
   kTooManyCalls,
+  kDrained,
 };
 
 // Counts the connections that the relay closes and the calls that it ends, and logs warnings about
@@ -58,7 +59,7 @@ class RelayStatistics {
                                             "drained"};
   static constexpr std::array kCallEnds{
       "message_too_large", "memory_exhausted",     "client_reads_nothing", "message_incomplete",
-      "no_message",        "too_many_connections", "too_many_calls"};
+      "no_message",        "too_many_connections", "too_many_calls",       "drained"};
 
   // peer: the address of the client.
   void CountClosed(CloseReason reason, std::string_view peer);

@@ -140,6 +140,19 @@ TEST_F(Http2GuardRetireTest, TheClientMayRepeatTheNewestCallsWithoutAWholeMessag
   EXPECT_EQ(connection.to_server, Reset(3) + Reset(5) + data);
 }
 
+TEST_F(Http2GuardRetireTest, ACallWithHalfOfItsTrailersEndsForTheServer) {
+  Connection connection(*this);
+  connection.Client(Headers(1, Request()) + Data(1, Message(3)) + Headers(3, Request()) +
+                    Frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_STREAM, 3, ""));
+  connection.Clear();
+  Retire(connection);
+  EXPECT_THAT(LastCalls(connection), ElementsAre(1));
+  // Nothing can be inserted into a header block.
+  EXPECT_EQ(connection.to_server, "");
+  connection.Client(Frame(NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 3, ""));
+  EXPECT_EQ(connection.to_server, Headers(3, "", NGHTTP2_FLAG_END_STREAM) + Reset(3));
+}
+
 TEST_F(Http2GuardRetireTest, OlderCallsWithoutAWholeMessageEndWithAnError) {
   Connection connection(*this);
   connection.Client(Headers(1, Request()) + Headers(3, Request()) + Reset(3));

@@ -366,6 +366,35 @@ TEST_F(Http2GuardTest, CallsThatAreOpenAtTheEndOfTheirConnectionCountAsResets) {
   EXPECT_TRUE(peer->refused(now_));
 }
 
+// A server that allows more calls on a connection than a burst of resets.
+TEST_F(Http2GuardTest, TheEndOfOneConnectionIsNoExcess) {
+  shared_.limits.max_concurrent_streams = 3000;
+  const auto peer = std::make_shared<PeerLimits>("127.0.0.2", kMemory);
+  {
+    Connection connection(*this, peer);
+    for (std::uint32_t id = 1; id < 5000; id += 2) connection.Client(Headers(id, Request()));
+    EXPECT_EQ(connection.guard.open_calls(), 2500);
+  }
+  EXPECT_FALSE(peer->refused(now_));
+  {
+    Connection connection(*this, peer);
+    connection.Client(Headers(1, Request()));
+  }
+  EXPECT_TRUE(peer->refused(now_));
+}
+
+TEST_F(Http2GuardTest, CallsThatTheServerHasEndedAreNoResets) {
+  const auto peer = std::make_shared<PeerLimits>("127.0.0.2", kMemory);
+  for (int i = 0; i < 200; ++i) {
+    Connection connection(*this, peer);
+    for (std::uint32_t id = 1; id < 40; id += 2) {
+      connection.Client(Headers(id, Request()));
+      connection.Server(Headers(id, Literal("grpc-status", "0"), NGHTTP2_FLAG_END_STREAM));
+    }
+  }
+  EXPECT_FALSE(peer->refused(now_));
+}
+
 TEST_F(Http2GuardTest, RefusedCallsOfARestrictedConnectionCountAsResets) {
   Connection connection(*this);
   connection.restricted = true;
@@ -672,7 +701,7 @@ TEST_F(Http2GuardTest, ADrainEndsCallsWithoutAWholeMessage) {
   EXPECT_EQ(connection.guard.open_calls(), 2);
   connection.Pass(seconds(1));
   EXPECT_EQ(connection.guard.open_calls(), 1);
-  EXPECT_EQ(CallsEnded(CallEnd::kNoMessage), 4);
+  EXPECT_EQ(CallsEnded(CallEnd::kDrained), 4);
 }
 
 TEST_F(Http2GuardTest, SurvivesMutatedConversations) {
