@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/core/status_macros.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr std::chrono::seconds kBusyRetryDelay{5};
 // Operations per unit of the flow of an owner, so that sums of them do not overflow.
 constexpr double kFlowUnit = 1e6;
+// Flows of owners without jobs that are kept, for each place.
+constexpr std::size_t kMostFlowsPerPlace = 16;
 
 absl::Status TooFewError(const std::string& message) {
   return MakeError(absl::StatusCode::kFailedPrecondition, "INSUFFICIENT_DATA", message);
@@ -79,15 +82,33 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
   // The lock is held until the job is in the queue, so that its task finds it.
   const std::lock_guard lock(lane.mutex);
   if (!lane.shares.Take(owner)) return TooManyJobsError(lane.shares, owner);
-  lane.queue.Push({.request = std::move(request), .watcher = std::move(watcher), .job = job},
-                  lane.flows[owner], cost);
+  absl::Cleanup undo = [&lane, &owner] { lane.shares.Return(owner); };
+  FairQueue<Queued>::Flow& flow = lane.flows[owner];
+  if (!lane.pool.Post([this, &lane] { RunNext(lane); })) return DrainingError();
+  lane.queue.Push({.request = std::move(request), .watcher = std::move(watcher), .job = job}, flow,
+                  cost);
+  std::move(undo).Cancel();
   ++queued_;
-  lane.pool.Post([this, &lane] { RunNext(lane); });
   return job;
+}
+
+void WindowJobs::ForgetFlows(Lane& lane) {
+  // Between busy times, nobody is ahead of others.
+  if (lane.shares.taken() == 0) {
+    lane.flows.clear();
+    return;
+  }
+  const bool many = lane.flows.size() > kMostFlowsPerPlace * lane.shares.places();
+  std::erase_if(lane.flows, [&lane, many](const auto& entry) {
+    const auto& [owner, flow] = entry;
+    return lane.shares.TakenBy(owner) == 0 && (many || flow <= lane.queue.now());
+  });
 }
 
 void WindowJobs::RunNext(Lane& lane) noexcept {
   std::unique_lock lock(lane.mutex);
+  // The job of this task had no memory.
+  if (lane.queue.empty()) return;
   const Queued next = lane.queue.Pop();
   lock.unlock();
   ++running_;
@@ -102,7 +123,7 @@ void WindowJobs::RunNext(Lane& lane) noexcept {
   Count(status);
   lock.lock();
   lane.shares.Return(next.request.owner);
-  if (lane.shares.TakenBy(next.request.owner) == 0) lane.flows.erase(next.request.owner);
+  ForgetFlows(lane);
   lock.unlock();
   next.watcher.done(status);
 }

@@ -161,7 +161,8 @@ class WindowJobs {
     FairQueue<Queued> queue;
     // The queued and the running jobs.
     FairShares shares;
-    // Where the flow of each owner with jobs ends.
+    // Where the flow of each owner ends that has jobs, or is ahead of the others: it has had more
+    // work done than its share.
     std::unordered_map<std::string, FairQueue<Queued>::Flow> flows;
   };
   struct Size {
@@ -172,6 +173,8 @@ class WindowJobs {
   [[nodiscard]] absl::StatusOr<Size> CheckSize(const WindowRequest& request,
                                                const ModelSnapshot& snapshot) const;
   void RunNext(Lane& lane) noexcept;
+  // Forgets owners without jobs that are not ahead of the others. The lock must be held.
+  static void ForgetFlows(Lane& lane);
   [[nodiscard]] absl::Status Run(const WindowRequest& request, const Job& job,
                                  const Watcher& watcher) const;
   void Count(const absl::Status& status) noexcept;
