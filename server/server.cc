@@ -136,8 +136,9 @@ struct Server::Parts {
     api.Drain();
     grpc.reset();
     http.reset();
-    computers.Stop();
+    // Small jobs let the compute threads help.
     small_computers.Stop();
+    computers.Stop();
     api.Stop();
     // Reading a history begins on a writer thread and continues on the thread of `history`.
     history.Stop();
@@ -205,15 +206,15 @@ struct Server::Parts {
     const std::int64_t excesses =
         relay_statistics.closed(static_cast<std::size_t>(CloseReason::kTooManyResets));
     const auto now = std::chrono::steady_clock::now();
-    if (excesses == returned_excesses || now < return_memory_at) return;
-    // Calls of this excess may still end.
-    if (excesses != seen_excesses) {
-      seen_excesses = excesses;
+    if (excesses == returned_excesses) return;
+    if (!return_memory_at.has_value()) {
+      // Calls of this excess may still end.
       return_memory_at = now + kReturnMemoryInterval;
-      return;
+    } else if (now >= *return_memory_at) {
+      return_memory_at.reset();
+      returned_excesses = excesses;
+      malloc_trim(0);
     }
-    returned_excesses = excesses;
-    malloc_trim(0);
   }
 
   // Runs on the thread of `due_work`.
@@ -266,11 +267,10 @@ struct Server::Parts {
   RelayStatistics relay_statistics;
   CallMemory response_memory;
   std::chrono::steady_clock::time_point check_files_at{};
-  // Connections that were closed after too many resets: those that ReturnMemory has seen, and those
-  // after which it has returned the memory.
-  std::int64_t seen_excesses = 0;
+  // The number of connections that were closed after too many resets when ReturnMemory has last
+  // returned the memory, and when it does so next; unset while there is nothing to return.
   std::int64_t returned_excesses = 0;
-  std::chrono::steady_clock::time_point return_memory_at{};
+  std::optional<std::chrono::steady_clock::time_point> return_memory_at;
   ThreadPool writers;
   ModelRegistry registry;
   Recovery recovery;
