@@ -38,7 +38,12 @@ std::chrono::nanoseconds IntervalOf(const WatchRequest& request) {
 
 // Number of changes of the model's state. A recovery restores each of these counts.
 std::int64_t Changes(const ModelSnapshot& snapshot) {
-  std::int64_t changes = snapshot.accepted_batches + snapshot.rejected_batches;
+  // Producers may report any number of dropped rows and labels, in batches that are neither
+  // accepted nor rejected.
+  constexpr std::int64_t kMostDropped = std::int64_t{1} << 40;
+  std::int64_t changes = snapshot.accepted_batches + snapshot.rejected_batches +
+                         std::min(snapshot.dropped_rows, kMostDropped) +
+                         std::min(snapshot.dropped_labels, kMostDropped);
   if (snapshot.label_arrivals.has_value()) {
     const LabelCounts& labels = snapshot.label_arrivals->labels;
     // A label that waits is counted as one of the others later, so that both changes increase the
