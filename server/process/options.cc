@@ -146,8 +146,8 @@ void AddCallLimits(CLI::App& app, Options& options) {
             "Open observation streams at a time, over all connections");
   AddAmount(
       app, "max-watchers", options.max_watchers, 1, 100000,
-      "Calls of WatchCalibration at a time, over all connections; one address may have as many "
-      "as it leaves free");
+      "Calls of WatchCalibration at a time, over all connections; one address alone gets about "
+      "half of them");
   AddAmount(
       app, "max-http-connections", options.max_http_connections, 1, 10000,
       "HTTP connections at a time, at most half of them from one address. A further connection "
@@ -206,7 +206,7 @@ void AddComputationLimits(CLI::App& app, Options& options) {
             "Threads that run tests and evaluations; 0: one per CPU that calibd may use");
   AddAmount(app, "max-queued-tests", options.max_queued_tests, 0, 10000,
             "Tests and evaluations that may be queued for a thread, and as many small ones beside "
-            "them; one address may have as many as it leaves free");
+            "them; one address alone gets about half of them");
   AddAmount(app, "test-memory-bytes", options.test_memory_bytes, 1 << 20, kTiB,
             "Memory that one test or evaluation may use");
   AddAmount(app, "max-test-operations", options.max_test_operations, 1, 1e18,

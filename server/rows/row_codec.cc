@@ -177,7 +177,7 @@ void Put(const Dropped& dropped, Message& out) {
   out.set_dropped_labels(dropped.labels);
 }
 
-// Returns whether the counts may be. Producers may report any number.
+// Returns whether the counts are valid: not negative. Producers may report any such number.
 template <typename Message>
 bool ReadDropped(const Message& stored, Dropped& out) {
   out = {.rows = stored.dropped_rows(), .labels = stored.dropped_labels()};

@@ -324,7 +324,7 @@ TEST(EvaluationReadingTest, WarnsOfRowsThatGoTogether) {
                                "predictions say, found at row 1200: "),
                     HasSubstr("make the intervals too narrow and the evidence too strong in any "
                               "order of the rows"),
-                    HasSubstr("the estimates of blocks are false, and the other numbers right")));
+                    HasSubstr("the estimates and tests of blocks are false, and the other numbers right")));
   evaluation.add_groups();
   EXPECT_THAT(ReadingOf(evaluation, {.error_limit = 0.02}).warning().text(),
               HasSubstr("the e-values of groups are false"));

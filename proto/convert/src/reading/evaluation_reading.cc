@@ -187,8 +187,8 @@ std::string WarningText(const v1::Evaluation& evaluation) {
   if (evaluation.dependence_found_at() == 0) return "";
   return DependenceText(evaluation.dependence_found_at(),
                         evaluation.groups().empty()
-                            ? "the estimates of blocks"
-                            : "the estimates of blocks and the e-values of groups");
+                            ? "the estimates and tests of blocks"
+                            : "the estimates and tests of blocks and the e-values of groups");
 }
 
 // What the tests say; empty without tests.
