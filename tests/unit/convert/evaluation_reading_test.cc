@@ -319,12 +319,13 @@ TEST(EvaluationReadingTest, WarnsOfRowsThatGoTogether) {
   v1::Evaluation evaluation = OfClasses();
   EXPECT_FALSE(ReadingOf(evaluation, {.error_limit = 0.02}).has_warning());
   evaluation.set_dependence_found_at(1200);
-  EXPECT_THAT(ReadingOf(evaluation, {.error_limit = 0.02}).warning().text(),
-              AllOf(StartsWith("Outcomes of neighbouring rows go together more than the "
-                               "predictions say, found at row 1200: "),
-                    HasSubstr("make the intervals too narrow and the evidence too strong in any "
-                              "order of the rows"),
-                    HasSubstr("the estimates and tests of blocks are false, and the other numbers right")));
+  EXPECT_THAT(
+      ReadingOf(evaluation, {.error_limit = 0.02}).warning().text(),
+      AllOf(StartsWith("Outcomes of neighbouring rows go together more than the "
+                       "predictions say, found at row 1200: "),
+            HasSubstr("make the intervals too narrow and the evidence too strong in any "
+                      "order of the rows"),
+            HasSubstr("the estimates and tests of blocks are false, and the other numbers right")));
   evaluation.add_groups();
   EXPECT_THAT(ReadingOf(evaluation, {.error_limit = 0.02}).warning().text(),
               HasSubstr("the e-values of groups are false"));
