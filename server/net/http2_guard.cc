@@ -40,6 +40,7 @@ constexpr std::array<Goodbye, RelayStatistics::kCloseReasons.size()> kGoodbyes{{
     {NGHTTP2_ENHANCE_YOUR_CALM, "no memory for unread responses"},
     {NGHTTP2_ENHANCE_YOUR_CALM, "too many connections"},
     {NGHTTP2_NO_ERROR, "no call was made"},
+    {NGHTTP2_NO_ERROR, "the certificate of the client has expired"},
     {NGHTTP2_NO_ERROR, "the connection makes room for another"},
     {NGHTTP2_NO_ERROR, "the server is shutting down"},
 }};

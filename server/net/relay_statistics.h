@@ -22,6 +22,7 @@ enum class CloseReason {
   kMemoryExhausted,
   kTooManyConnections,
   kNoCall,
+  kCertificateExpired,
   kEvicted,
   kDrained,
 };
@@ -51,6 +52,7 @@ class RelayStatistics {
                                             "memory_exhausted",
                                             "too_many_connections",
                                             "no_call",
+                                            "certificate_expired",
                                             "evicted",
                                             "drained"};
   static constexpr std::array kCallEnds{"message_too_large",    "memory_exhausted",
