@@ -10,6 +10,7 @@
 #include <iostream>
 #include <variant>
 
+#include "server/net/tls_certificates.h"
 #include "server/observability/logging.h"
 #include "server/process/healthcheck.h"
 #include "server/process/options.h"
@@ -81,7 +82,8 @@ int main(int argc, char** argv) {
     if (const auto* exit = std::get_if<Exit>(&parsed)) return exit->code;
     const auto& invocation = std::get<Invocation>(parsed);
     return invocation.command == Command::kHealthcheck
-               ? calibd::server::RunHealthcheck(invocation.options.listen)
+               ? calibd::server::RunHealthcheck(invocation.options.listen,
+                                                calibd::server::TlsFilesOf(invocation.options))
                : Serve(invocation.options);
   } catch (const std::exception& error) {
     std::cerr << "calibd: " << error.what() << '\n';

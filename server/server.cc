@@ -30,6 +30,7 @@
 #include "server/net/byte_budget.h"
 #include "server/net/call_memory.h"
 #include "server/net/relay_statistics.h"
+#include "server/net/tls_server.h"
 #include "server/observability/http_statistics.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
@@ -59,9 +60,11 @@ std::size_t ThreadCount(std::int64_t option) {
 
 // The parts are in the order of construction: later ones use earlier ones.
 struct Server::Parts {
-  Parts(const Options& the_options, std::unique_ptr<Store> the_store, Events the_events)
+  Parts(const Options& the_options, std::unique_ptr<TlsServer> the_tls,
+        std::unique_ptr<Store> the_store, Events the_events)
       : options(the_options),
         events(std::move(the_events)),
+        tls(std::move(the_tls)),
         call_memory(static_cast<std::size_t>(options.call_memory_bytes)),
         response_memory(call_memory),
         writers("calibd-writer", ThreadCount(options.writer_threads)),
@@ -121,6 +124,7 @@ struct Server::Parts {
                  .rpcs = rpcs,
                  .http = http_requests,
                  .relay = relay_statistics,
+                 .tls = tls.get(),
                  .commits = commits,
                  .call_memory = call_memory,
                  .recovery = recovery,
@@ -263,6 +267,8 @@ struct Server::Parts {
 
   const Options options;
   const Events events;
+  // Null without encryption.
+  const std::unique_ptr<TlsServer> tls;
   ByteBudget call_memory;
   RelayStatistics relay_statistics;
   CallMemory response_memory;
@@ -308,8 +314,15 @@ Server::~Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Events events) {
   CALIBD_ASSIGN_OR_RETURN(std::vector<std::string> hosts, ParseHttpHosts(options.http_hosts));
+  std::unique_ptr<TlsServer> tls;
+  if (!options.tls_certificate.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(auto certificates, TlsCertificates::Load(TlsFilesOf(options)));
+    certificates->StartReloading();
+    tls = std::make_unique<TlsServer>(std::move(certificates));
+  }
   CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, LocalStore::Open(options.data_dir));
-  auto parts = std::make_unique<Parts>(options, std::move(store), std::move(events));
+  auto parts =
+      std::make_unique<Parts>(options, std::move(tls), std::move(store), std::move(events));
   CALIBD_ASSIGN_OR_RETURN(
       parts->http,
       HttpEndpoint::Start(
@@ -321,15 +334,16 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
           {.api = parts->api,
            .memory = parts->response_memory,
            .max_body_bytes = static_cast<std::size_t>(options.max_message_bytes),
-           .max_event_streams = static_cast<std::size_t>(options.max_http_connections) / 4}));
+           .max_event_streams = static_cast<std::size_t>(options.max_http_connections) / 4},
+          parts->tls.get()));
   CALIBD_ASSIGN_OR_RETURN(
       parts->grpc,
       GrpcEndpoint::Start(options,
                           {&parts->models, &parts->ingest, &parts->calibration, &parts->upkeep},
                           std::make_unique<RpcInterceptorFactory>(parts->rpcs), parts->call_memory,
-                          parts->relay_statistics));
-  spdlog::info("calibd {} listens for gRPC on {} and for HTTP on {}", kVersion,
-               parts->grpc->address(), parts->http->address());
+                          parts->relay_statistics, parts->tls.get()));
+  spdlog::info("calibd {} listens for gRPC on {} and for HTTP{} on {}", kVersion,
+               parts->grpc->address(), parts->tls == nullptr ? "" : "S", parts->http->address());
   parts->recoverer = std::thread([raw = parts.get()] { raw->RunRecovery(); });
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }

@@ -59,6 +59,16 @@ int Run(int argc, char** argv) {
   app.fallthrough();
   app.add_option("--server", context.server, "HOST:PORT of calibd; default 127.0.0.1:8460")
       ->envname("CALIBD_SERVER");
+  app.add_option("--tls-ca", context.tls.ca, "file with the CAs of the server in PEM; turns on TLS")
+      ->envname("CALIBD_CLIENT_TLS_CA");
+  app.add_option("--tls-certificate", context.tls.certificate,
+                 "file with the certificate of this client in PEM, if the server wants one")
+      ->envname("CALIBD_CLIENT_TLS_CERTIFICATE");
+  app.add_option("--tls-key", context.tls.key, "file with the key of --tls-certificate in PEM")
+      ->envname("CALIBD_CLIENT_TLS_KEY");
+  app.add_option("--tls-server-name", context.tls.server_name,
+                 "name in the certificate of the server; default: the host of --server")
+      ->envname("CALIBD_CLIENT_TLS_SERVER_NAME");
   app.add_option("--output", context.output, "table (for people) or json; default table")
       ->check(CLI::IsMember({"table", "json"}));
   app.add_option("--timeout", context.timeout_seconds,

@@ -13,7 +13,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
 #include <chrono>
@@ -29,8 +28,10 @@
 #include "server/base/errors.h"
 #include "server/base/listen_address.h"
 #include "server/http/http_error.h"
+#include "server/http/http_stream.h"
 #include "server/http/json_api.h"
 #include "server/http/json_call.h"
+#include "server/net/peer_identity.h"
 
 namespace calibd::server {
 namespace {
@@ -46,6 +47,8 @@ constexpr std::chrono::seconds kWriteDeadline{10};
 constexpr std::chrono::seconds kBodyDeadline{30};
 // The response that a client may await before it sends a body.
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+// Browsers use https for a year, also for links with http.
+constexpr char kStrictTransport[] = "max-age=31536000";
 constexpr std::string_view kEventsHeader =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
     "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
@@ -73,10 +76,12 @@ std::string_view Text(const beast::string_view& text) { return {text.data(), tex
 // One connection. Lives while an operation on it is pending.
 class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(tcp::socket socket, HttpEndpoint& endpoint)
-      : stream_(std::move(socket)), endpoint_(endpoint), timer_(stream_.get_executor()) {
+  Session(tcp::socket socket, std::unique_ptr<TlsSession> tls, HttpEndpoint& endpoint)
+      : stream_(std::move(socket), std::move(tls)),
+        endpoint_(endpoint),
+        timer_(stream_.get_executor()) {
     beast::error_code ignored;
-    const tcp::endpoint peer = stream_.socket().remote_endpoint(ignored);
+    const tcp::endpoint peer = stream_.tcp().socket().remote_endpoint(ignored);
     peer_ = FormatAddress(peer);
   }
   ~Session() { EndCall(); }
@@ -86,21 +91,51 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   void Start(std::unique_ptr<ConnectionSlots::Slot> slot, std::shared_ptr<Queues> queues) {
     slot_ = std::move(slot);
     queues_ = std::move(queues);
-    Read();
+    stream_.tls() == nullptr ? Read() : BeginTls();
   }
 
   // Cancels pending operations.
   void Close() {
-    stream_.close();
+    stream_.tcp().close();
     timer_.cancel();
   }
 
  private:
+  void BeginTls() {
+    stream_.tcp().expires_after(TlsServer::kHandshakeTimeout);
+    stream_.AsyncHandshake([self = shared_from_this()](const beast::error_code& error,
+                                                       std::size_t) { self->EndHandshake(error); });
+  }
+
+  void EndHandshake(const beast::error_code& error) {
+    const TlsSession& tls = *stream_.tls();
+    if (tls.state() == TlsSession::State::kFailed) {
+      endpoint_.tls_->CountFailure(tls.failure(), tls.explanation(), peer_);
+      Shut();
+    } else if (error) {
+      if (error == beast::error::timeout) {
+        endpoint_.tls_->CountFailure(TlsFailure::kTooSlow, "the handshake took too long", peer_);
+      }
+    } else {
+      identity_ = tls.identity();
+      Read();
+    }
+  }
+
+  // True if the certificate of the client is no longer valid.
+  [[nodiscard]] bool HasExpired() const {
+    return identity_ != nullptr && std::chrono::system_clock::now() >= identity_->not_after;
+  }
+
   void Read() {
     slot_->SetIdle(true);
+    if (HasExpired()) {
+      Shut();
+      return;
+    }
     parser_.emplace();
     LimitRequest(*parser_, endpoint_.api_.max_body_bytes);
-    stream_.expires_after(kHeaderDeadline);
+    stream_.tcp().expires_after(kHeaderDeadline);
     // Reads only the header: Beast 1.74 asserts on some chunked bodies, which are refused.
     http::async_read_header(stream_, buffer_, *parser_,
                             [self = shared_from_this()](const beast::error_code& error,
@@ -163,7 +198,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     body_.emplace(*std::move(parser_));
     // Until the body is complete, the connection may be evicted for another one.
     slot_->SetIdle(true);
-    stream_.expires_after(kBodyDeadline);
+    stream_.tcp().expires_after(kBodyDeadline);
     if (!waits) {
       ReadBody();
       return;
@@ -228,7 +263,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       });
       if (!status.ok()) call->End(std::move(status), nullptr);
     });
-    stream_.expires_never();
+    stream_.tcp().expires_never();
     Wait();
   }
 
@@ -237,7 +272,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] bool HasClosed() {
     tcp_info info{};
     socklen_t size = sizeof(info);
-    return getsockopt(stream_.socket().native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+    return getsockopt(stream_.tcp().socket().native_handle(), IPPROTO_TCP, TCP_INFO, &info,
+                      &size) != 0 ||
            info.tcpi_state != TCP_ESTABLISHED;
   }
 
@@ -248,7 +284,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     timer_.async_wait([self = shared_from_this()](const beast::error_code& error) {
       if (error || !self->waiting_) return;
       const bool ends_with_client = self->route_->computes || self->route_->events;
-      if (ends_with_client && self->HasClosed()) {
+      if (ends_with_client && (self->HasClosed() || self->HasExpired())) {
         self->waiting_ = false;
         self->Shut();
       } else if (self->began_events_ &&
@@ -302,7 +338,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   // Writes the header, text_ and then `last`; all but `last` may be empty.
   void WriteEvents(std::string_view header, std::string last, bool end) {
     last_text_ = std::move(last);
-    stream_.expires_after(kWriteDeadline);
+    stream_.tcp().expires_after(kWriteDeadline);
     const std::array<boost::asio::const_buffer, 3> parts{boost::asio::buffer(header),
                                                          boost::asio::buffer(text_.text),
                                                          boost::asio::buffer(last_text_)};
@@ -315,7 +351,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
             return;
           }
           self->wrote_ = std::chrono::steady_clock::now();
-          self->stream_.expires_never();
+          self->stream_.tcp().expires_never();
           self->Wait();
           self->call_->Taken();
           self->Continue();
@@ -338,11 +374,14 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
         response.result() == http::status::ok || response.result() == http::status::not_modified;
     keep_alive = keep_alive && served;
     FinishResponse(response, keep_alive, head);
+    if (stream_.tls() != nullptr) {
+      response.set(http::field::strict_transport_security, kStrictTransport);
+    }
     // The header of a malformed request has no route.
     if (!timed_.has_value()) timed_.emplace(HttpRoute());
     timed_->status = response.result_int();
     response_ = std::move(response);
-    stream_.expires_after(kWriteDeadline);
+    stream_.tcp().expires_after(kWriteDeadline);
     http::async_write(
         stream_, response_,
         [self = shared_from_this(), keep_alive](const beast::error_code& error, std::size_t) {
@@ -358,18 +397,20 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
 
   void Shut() {
     EndCall();
-    beast::error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     slot_->SetIdle(true);
-    stream_.expires_after(kLinger);
-    Discard();
+    stream_.tcp().expires_after(kLinger);
+    stream_.AsyncEnd([self = shared_from_this()](const beast::error_code&, std::size_t) {
+      beast::error_code ignored;
+      self->stream_.tcp().socket().shutdown(tcp::socket::shutdown_send, ignored);
+      self->Discard();
+    });
   }
 
   // Reads what the client still sends. If the socket were closed with unread bytes, the client
   // might lose the response.
   void Discard() {
     buffer_.clear();
-    stream_.async_read_some(
+    stream_.tcp().async_read_some(
         buffer_.prepare(kMaxHttpHeaderBytes),
         [self = shared_from_this()](const beast::error_code& error, std::size_t) {
           if (!error) self->Discard();
@@ -399,12 +440,14 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     unsigned status = HttpStatistics::kClientGone;
   };
 
-  beast::tcp_stream stream_;
+  HttpStream stream_;
   HttpEndpoint& endpoint_;
   std::unique_ptr<ConnectionSlots::Slot> slot_;
   std::shared_ptr<Queues> queues_;
   // The client's address with its port.
   std::string peer_;
+  // Null without a certificate of the client.
+  std::shared_ptr<const PeerIdentity> identity_;
   // Larger than the limit of a header, so that the parser and not the buffer refuses it.
   beast::flat_buffer buffer_{std::size_t{2} * kMaxHttpHeaderBytes};
   std::optional<HttpParser> parser_;
@@ -432,15 +475,18 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   std::string last_text_;
 };
 
-HttpEndpoint::HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, const HttpApi& api)
-    : handlers_(std::move(handlers)), api_(api), slots_(SlotLimits(max_connections)) {}
+HttpEndpoint::HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, const HttpApi& api,
+                           TlsServer* tls)
+    : handlers_(std::move(handlers)), api_(api), tls_(tls), slots_(SlotLimits(max_connections)) {}
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::string& listen,
                                                                   std::size_t max_connections,
                                                                   HttpHandlers handlers,
-                                                                  const HttpApi& api) {
+                                                                  const HttpApi& api,
+                                                                  TlsServer* tls) {
   CALIBD_ASSIGN_OR_RETURN(const auto endpoint, ParseListenAddress(listen));
-  std::unique_ptr<HttpEndpoint> result(new HttpEndpoint(max_connections, std::move(handlers), api));
+  std::unique_ptr<HttpEndpoint> result(
+      new HttpEndpoint(max_connections, std::move(handlers), api, tls));
   CALIBD_ASSIGN_OR_RETURN(tcp::acceptor acceptor, Listen(result->context_, endpoint));
   result->address_ = FormatAddress(acceptor.local_endpoint());
   Listener::Start(std::move(acceptor),
@@ -475,7 +521,12 @@ void HttpEndpoint::Drain(std::chrono::steady_clock::time_point deadline) {
 }
 
 void HttpEndpoint::OnConnection(tcp::socket socket, const std::string& peer) {
-  const auto session = std::make_shared<Session>(std::move(socket), *this);
+  std::unique_ptr<TlsSession> tls;
+  if (tls_ != nullptr) {
+    tls = tls_->Begin(TlsProtocol::kHttp, peer);
+    if (tls == nullptr) return;
+  }
+  const auto session = std::make_shared<Session>(std::move(socket), std::move(tls), *this);
   // Everything runs on one thread, so the evicted session may be closed at once.
   auto slot = slots_.Admit(peer, [weak = std::weak_ptr(session)] {
     if (const auto evicted = weak.lock()) evicted->Close();

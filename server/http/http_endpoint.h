@@ -19,6 +19,7 @@
 #include "server/net/call_memory.h"
 #include "server/net/connection_slots.h"
 #include "server/net/listener.h"
+#include "server/net/tls_server.h"
 
 namespace calibd::server {
 
@@ -40,10 +41,11 @@ struct HttpApi {
 class HttpEndpoint {
  public:
   // max_connections: at most half of them from one address (ConnectionSlots). handlers: called on
-  // the endpoint's thread. Errors: InvalidArgument or Unavailable naming the address.
+  // the endpoint's thread. tls: null without encryption; must outlive the endpoint. Errors:
+  // InvalidArgument or Unavailable naming the address.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(
       const std::string& listen, std::size_t max_connections, HttpHandlers handlers,
-      const HttpApi& api);
+      const HttpApi& api, TlsServer* tls = nullptr);
   // Closes every connection and joins the thread.
   ~HttpEndpoint();
   HttpEndpoint(const HttpEndpoint&) = delete;
@@ -65,7 +67,8 @@ class HttpEndpoint {
     Strand without_body;
   };
 
-  HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, const HttpApi& api);
+  HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, const HttpApi& api,
+               TlsServer* tls);
   void OnConnection(boost::asio::ip::tcp::socket socket, const std::string& peer);
   // peer: the address by which connections are counted.
   [[nodiscard]] std::shared_ptr<Queues> QueuesOf(const std::string& peer);
@@ -76,6 +79,7 @@ class HttpEndpoint {
 
   const HttpHandlers handlers_;
   const HttpApi api_;
+  TlsServer* const tls_;
   std::size_t event_streams_ = 0;
   std::mutex mutex_;
   std::condition_variable ended_;

@@ -32,6 +32,7 @@ constexpr std::array<Goodbye, RelayStatistics::kCloseReasons.size()> kGoodbyes{{
     {NGHTTP2_ENHANCE_YOUR_CALM, "too many connections"},
     {NGHTTP2_ENHANCE_YOUR_CALM, "the address is refused for a while"},
     {NGHTTP2_NO_ERROR, "no call was made"},
+    {NGHTTP2_NO_ERROR, "the certificate of the client has expired"},
     {NGHTTP2_NO_ERROR, "the connection makes room for another"},
     {NGHTTP2_NO_ERROR, "the server is shutting down"},
 }};

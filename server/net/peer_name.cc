@@ -8,6 +8,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstddef>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 
@@ -38,6 +39,24 @@ std::string PercentDecode(std::string_view text) {
   return decoded;
 }
 
+struct Name {
+  std::uint64_t connection = 0;
+  std::string address;
+};
+
+std::optional<Name> ParseName(std::string_view grpc_peer) {
+  if (!grpc_peer.starts_with(kScheme)) return std::nullopt;
+  const std::string text = PercentDecode(grpc_peer.substr(kScheme.size()));
+  if (!text.starts_with(ProcessPrefix())) return std::nullopt;
+  const char* const begin = text.data() + ProcessPrefix().size();
+  const char* const end = text.data() + text.size();
+  Name name;
+  const std::from_chars_result parsed = std::from_chars(begin, end, name.connection);
+  if (parsed.ec != std::errc() || parsed.ptr == end || *parsed.ptr != '/') return std::nullopt;
+  name.address.assign(parsed.ptr + 1, end);
+  return name;
+}
+
 }  // namespace
 
 std::string MakePeerName(std::uint64_t connection, std::string_view address) {
@@ -45,11 +64,13 @@ std::string MakePeerName(std::uint64_t connection, std::string_view address) {
 }
 
 std::optional<std::string> ParsePeerName(std::string_view grpc_peer) {
-  if (!grpc_peer.starts_with(kScheme)) return std::nullopt;
-  const std::string name = PercentDecode(grpc_peer.substr(kScheme.size()));
-  if (!name.starts_with(ProcessPrefix())) return std::nullopt;
-  const std::size_t slash = name.find('/', ProcessPrefix().size());
-  return slash == std::string::npos ? std::nullopt : std::optional(name.substr(slash + 1));
+  const std::optional<Name> name = ParseName(grpc_peer);
+  return name.has_value() ? std::optional(name->address) : std::nullopt;
+}
+
+std::optional<std::uint64_t> ParsePeerConnection(std::string_view grpc_peer) {
+  const std::optional<Name> name = ParseName(grpc_peer);
+  return name.has_value() ? std::optional(name->connection) : std::nullopt;
 }
 
 bool BindPeerName(int socket, std::string_view name) {

@@ -1,6 +1,7 @@
 #include "server/net/relay.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,13 +11,11 @@
 #include <utility>
 
 #include "server/base/listen_address.h"
-#include "server/net/peer_name.h"
 #include "server/net/relay_connection.h"
 
 namespace calibd::server {
 namespace {
 
-using boost::asio::generic::stream_protocol;
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
@@ -36,8 +35,9 @@ std::array<int, 2> MakePair() {
 }  // namespace
 
 Relay::Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& statistics,
-             std::function<void(int)> connect)
+             TlsServer* tls, std::function<void(int)> connect)
     : shared_{.limits = settings.limits, .memory = memory, .statistics = statistics},
+      tls_(tls),
       peers_(std::max(memory.limit() / kPeerShare, 2 * settings.limits.max_message_bytes),
              // An address that may have all connections is that of a proxy.
              settings.slots.per_address < settings.slots.total),
@@ -64,28 +64,52 @@ void Relay::Add(tcp::socket socket, const std::string& address) {
   if (error) return;  // The peer has disconnected.
   RelayConnection::Socket client(worker.context(), protocol, fd);
   client.non_blocking(true, error);
+  std::unique_ptr<TlsSession> tls;
+  if (tls_ != nullptr) {
+    tls = tls_->Begin(TlsProtocol::kGrpc, address);
+    if (tls == nullptr) return;
+  }
   const auto connection =
-      std::make_shared<RelayConnection>(worker, shared_, std::move(limits), std::move(client));
+      std::make_shared<RelayConnection>(worker, *this, std::move(limits), std::move(client),
+                                        accepted_, FormatAddress(peer), std::move(tls));
   const auto evict = [&worker, weak = std::weak_ptr(connection)] {
     boost::asio::post(worker.context(), [weak] {
       if (const std::shared_ptr<RelayConnection> evicted = weak.lock()) evicted->Evict();
     });
   };
   std::unique_ptr<ConnectionSlots::Slot> slot = slots_.Admit(address, evict);
-  const std::array<int, 2> pair = slot == nullptr ? std::array{-1, -1} : MakePair();
-  if (pair[0] < 0) {
+  if (slot == nullptr) {
     shared_.statistics.CountClosed(CloseReason::kTooManyConnections, address);
     return;
   }
-  RelayConnection::Socket server(worker.context(), stream_protocol(AF_UNIX, 0), pair[0]);
-  server.non_blocking(true, error);
-  static_cast<void>(BindPeerName(pair[0], MakePeerName(accepted_, FormatAddress(peer))));
-  connection->Connect(std::move(slot), std::move(server));
+  boost::asio::post(worker.context(), [connection, slot = std::move(slot)]() mutable {
+    connection->Start(std::move(slot));
+  });
+}
+
+int Relay::ConnectServer(const std::string& peer, const std::string& address) {
+  const std::array<int, 2> pair = MakePair();
+  if (pair[0] < 0) {
+    shared_.statistics.CountClosed(CloseReason::kTooManyConnections, address);
+    return -1;
+  }
+  static_cast<void>(BindPeerName(pair[0], peer));
+  const std::lock_guard lock(mutex_);
+  if (draining_) {
+    // gRPC would keep a socket that it gets during its shutdown.
+    close(pair[0]);
+    close(pair[1]);
+    return -1;
+  }
   connect_(pair[1]);
-  boost::asio::post(worker.context(), [connection] { connection->Start(); });
+  return pair[0];
 }
 
 void Relay::BeginDrain() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
   for (const std::unique_ptr<RelayWorker>& worker : workers_) {
     boost::asio::post(worker->context(), [raw = worker.get()] { raw->BeginDrain(); });
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "server/net/http2_guard.h"
 #include "server/net/peer_limits.h"
 #include "server/net/relay_statistics.h"
+#include "server/net/tls_server.h"
 
 namespace calibd::server {
 
@@ -21,9 +23,9 @@ class RelayConnection;
 class RelayWorker;
 
 // Relays the accepted TCP connections to gRPC's server, each through a pair of Unix sockets, and
-// inspects them with an Http2Guard. gRPC reads whole messages and header blocks before it checks
-// their size, so the relay limits what a client may send. One or two threads of its own serve all
-// connections.
+// inspects them with an Http2Guard. TLS ends here: gRPC learns of a connection after its handshake.
+// gRPC reads whole messages and header blocks before it checks their size, so the relay limits what
+// a client may send. One or two threads of its own serve all connections.
 class Relay {
  public:
   struct Settings {
@@ -32,8 +34,9 @@ class Relay {
   };
 
   // connect: gives a connected, non-blocking socket to the server, which must close it. Called on
-  // the thread that calls Add. memory and statistics must outlive the relay.
-  Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& statistics,
+  // threads of the relay until BeginDrain. tls: null without encryption. memory, statistics and tls
+  // must outlive the relay.
+  Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& statistics, TlsServer* tls,
         std::function<void(int)> connect);
   // Closes all connections at once.
   ~Relay();
@@ -52,10 +55,20 @@ class Relay {
   void AwaitDelivery(std::chrono::milliseconds timeout);
 
  private:
+  friend class RelayConnection;
+
+  // Connects a new pair of sockets to the server. Returns the relay's end, or -1 if there are no
+  // descriptors left, or if the server stops. peer: the name of the connection. address: of its
+  // client. Any thread.
+  [[nodiscard]] int ConnectServer(const std::string& peer, const std::string& address);
+
   Http2Guard::Shared shared_;
+  TlsServer* const tls_;
   PeerTable peers_;
   ConnectionSlots slots_;
   const std::function<void(int)> connect_;
+  std::mutex mutex_;
+  bool draining_ = false;  // guarded by mutex_
   std::uint64_t accepted_ = 0;
   std::vector<std::unique_ptr<RelayWorker>> workers_;
 };

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
@@ -9,6 +10,9 @@
 #include <span>
 #include <string_view>
 #include <utility>
+
+#include "server/net/peer_name.h"
+#include "server/net/relay.h"
 
 namespace calibd::server {
 namespace {
@@ -111,33 +115,57 @@ void RelayWorker::CheckDelivered() {
   }
 }
 
-RelayConnection::RelayConnection(RelayWorker& worker, Http2Guard::Shared& shared,
-                                 std::shared_ptr<PeerLimits> peer, Socket client)
+RelayConnection::RelayConnection(RelayWorker& worker, Relay& relay,
+                                 std::shared_ptr<PeerLimits> peer, Socket client,
+                                 std::uint64_t number, std::string address,
+                                 std::unique_ptr<TlsSession> tls)
     : worker_(worker),
-      shared_(shared),
+      relay_(relay),
+      number_(number),
+      address_(std::move(address)),
       client_(std::move(client)),
       server_(Socket(worker.context())),
+      tls_(std::move(tls)),
       guard_(
-          shared, std::move(peer), [this] { return slot_->restricted(); }, Clock::now()),
-      client_took_(Clock::now()) {}
+          relay.shared_, std::move(peer), [this] { return slot_->restricted(); }, Clock::now()),
+      began_(Clock::now()),
+      client_took_(began_) {}
 
 RelayConnection::~RelayConnection() {
-  if (reserved_) shared_.memory.Release(kUnreadBytes);
+  if (reserved_) relay_.shared_.memory.Release(kUnreadBytes);
 }
 
-void RelayConnection::Connect(std::unique_ptr<ConnectionSlots::Slot> slot, Socket server) {
+void RelayConnection::Start(std::unique_ptr<ConnectionSlots::Slot> slot) {
   slot_ = std::move(slot);
-  server_.socket = std::move(server);
-}
-
-void RelayConnection::Start() {
   RunStep([this] {
     worker_.connections_.insert(shared_from_this());
-    state_ = State::kRelaying;
-    if (worker_.draining_) guard_.BeginDrain(Clock::now(), worker_.output_);
-    if (evicted_) guard_.Retire(Clock::now(), worker_.output_);
-    Deliver();
+    if (tls_ == nullptr) {
+      BeginRelaying();
+      Deliver();
+    } else if (worker_.draining_ || evicted_) {
+      Destroy();
+    } else {
+      state_ = State::kHandshake;
+      Wait();
+    }
   });
+}
+
+void RelayConnection::BeginRelaying() {
+  if (tls_ != nullptr && tls_->identity() != nullptr) {
+    identity_.emplace(number_, tls_->identity());
+  }
+  const int fd = relay_.ConnectServer(MakePeerName(number_, address_), address_);
+  if (fd < 0) {
+    Destroy();
+    return;
+  }
+  error_code ignored;
+  server_.socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fd, ignored);
+  server_.socket.non_blocking(true, ignored);
+  state_ = State::kRelaying;
+  if (worker_.draining_) guard_.BeginDrain(Clock::now(), worker_.output_);
+  if (evicted_) guard_.Retire(Clock::now(), worker_.output_);
 }
 
 void RelayConnection::Evict() {
@@ -146,6 +174,8 @@ void RelayConnection::Evict() {
     if (state_ == State::kRelaying) {
       guard_.Retire(Clock::now(), worker_.output_);
       Deliver();
+    } else if (state_ == State::kHandshake) {
+      Destroy();
     }
   });
 }
@@ -155,6 +185,8 @@ void RelayConnection::BeginDrain() {
     if (state_ == State::kRelaying) {
       guard_.BeginDrain(Clock::now(), worker_.output_);
       Deliver();
+    } else if (state_ == State::kHandshake) {
+      Destroy();
     }
   });
 }
@@ -165,6 +197,17 @@ void RelayConnection::Tick() {
     if (state_ == State::kClosing) {
       if (now - closing_since_ >= kClosingTimeout) Destroy();
       return;
+    }
+    if (state_ == State::kHandshake) {
+      if (now - began_ >= TlsServer::kHandshakeTimeout) {
+        relay_.tls_->CountFailure(TlsFailure::kTooSlow, "the handshake took too long", address_);
+        Destroy();
+      }
+      return;
+    }
+    if (tls_ != nullptr && tls_->identity() != nullptr &&
+        std::chrono::system_clock::now() >= tls_->identity()->not_after) {
+      guard_.Close(CloseReason::kCertificateExpired, worker_.output_);
     }
     if (client_.pending.empty()) {
       client_took_ = now;
@@ -184,6 +227,7 @@ void RelayConnection::RunStep(Step step) {
   } catch (const std::exception& error) {
     spdlog::error("a connection was closed after an error: {}", error.what());
     worker_.output_.Clear();
+    worker_.sealed_.clear();
     Destroy();
   }
 }
@@ -194,7 +238,8 @@ void RelayConnection::ReadClient() {
     return;
   }
   // A wait may end although reading must pause again.
-  if (state_ != State::kRelaying || !client_.pending.empty() || !server_.pending.empty()) return;
+  const bool reads = state_ == State::kRelaying || state_ == State::kHandshake;
+  if (!reads || !client_.pending.empty() || !server_.pending.empty()) return;
   error_code error;
   const std::size_t count = client_.socket.read_some(boost::asio::buffer(worker_.buffer_), error);
   if (WouldBlock(error)) {
@@ -205,8 +250,29 @@ void RelayConnection::ReadClient() {
     Destroy();
     return;
   }
-  guard_.FromClient({worker_.buffer_.data(), count}, Clock::now(), worker_.output_);
+  const std::string_view bytes = Decrypt({worker_.buffer_.data(), count});
+  if (state_ == State::kRelaying && !bytes.empty()) {
+    guard_.FromClient(bytes, Clock::now(), worker_.output_);
+  }
   Deliver();
+  const bool ended = tls_ != nullptr && tls_->state() == TlsSession::State::kEnded;
+  if (ended && state_ != State::kClosed) Destroy();
+}
+
+std::string_view RelayConnection::Decrypt(std::string_view received) {
+  if (tls_ == nullptr) return received;
+  worker_.plain_.resize(RelayWorker::kBufferBytes + TlsSession::kMaxKeptBytes);
+  const std::size_t count = tls_->Receive(received, worker_.plain_, worker_.sealed_);
+  // Before anything else is sent, because it belongs to the handshake or to earlier records.
+  SendSealed();
+  if (state_ == State::kClosed) return {};
+  if (tls_->state() == TlsSession::State::kFailed) {
+    relay_.tls_->CountFailure(tls_->failure(), tls_->explanation(), address_);
+    BeginClosing();
+    return {};
+  }
+  if (state_ == State::kHandshake && tls_->state() == TlsSession::State::kOpen) BeginRelaying();
+  return {worker_.plain_.data(), count};
 }
 
 void RelayConnection::ReadServer() {
@@ -246,8 +312,24 @@ void RelayConnection::Deliver() {
 
 void RelayConnection::SendOutput() {
   Send(server_, worker_.output_.to_server);
-  Send(client_, worker_.output_.to_client);
+  SendToClient(worker_.output_.to_client);
   worker_.output_.Clear();
+}
+
+void RelayConnection::SendToClient(const ByteList& bytes) {
+  if (tls_ == nullptr) {
+    Send(client_, bytes);
+  } else if (!bytes.pieces().empty()) {
+    tls_->Send(bytes.pieces(), worker_.sealed_);
+    SendSealed();
+  }
+}
+
+void RelayConnection::SendSealed() {
+  ByteList bytes;
+  bytes.AppendView(worker_.sealed_);
+  Send(client_, bytes);
+  worker_.sealed_.clear();
 }
 
 void RelayConnection::Send(Side& side, const ByteList& bytes) {
@@ -284,11 +366,11 @@ bool RelayConnection::ReserveUnread() {
   const bool unread = !client_.pending.empty() && state_ != State::kClosed;
   if (unread == reserved_) return true;
   if (!unread) {
-    shared_.memory.Release(kUnreadBytes);
+    relay_.shared_.memory.Release(kUnreadBytes);
     reserved_ = false;
     return true;
   }
-  reserved_ = shared_.memory.TryReserve(kUnreadBytes);
+  reserved_ = relay_.shared_.memory.TryReserve(kUnreadBytes);
   return reserved_;
 }
 
@@ -299,6 +381,8 @@ void RelayConnection::Wait() {
     case State::kRelaying:
       if (!server_.pending.empty()) WaitToWrite(server_);
       if (client_.pending.empty()) WaitToRead(server_, &RelayConnection::ReadServer);
+      [[fallthrough]];
+    case State::kHandshake:
       if (client_.pending.empty() && server_.pending.empty()) {
         WaitToRead(client_, &RelayConnection::ReadClient);
       }
@@ -342,13 +426,19 @@ void RelayConnection::WaitToWrite(Side& side) {
 
 void RelayConnection::BeginClosing() {
   state_ = State::kClosing;
+  ++worker_.closing_;
   closing_since_ = Clock::now();
   error_code ignored;
   server_.socket.close(ignored);
   server_.pending.clear();
   // The client may close slowly, so the slot is given to another connection now.
   slot_.reset();
-  if (++worker_.closing_ > RelayWorker::kMaxClosing) Destroy();
+  if (tls_ != nullptr) {
+    tls_->End(worker_.sealed_);
+    SendSealed();
+    if (state_ == State::kClosed) return;
+  }
+  if (worker_.closing_ > RelayWorker::kMaxClosing) Destroy();
 }
 
 void RelayConnection::Discard() {

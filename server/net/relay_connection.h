@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <optional>
@@ -15,13 +16,16 @@
 #include <thread>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "server/net/byte_list.h"
 #include "server/net/connection_slots.h"
 #include "server/net/http2_guard.h"
+#include "server/net/tls_session.h"
 
 namespace calibd::server {
 
+class Relay;
 class RelayConnection;
 
 // One thread of the relay and its connections. Except where noted, its functions run on that
@@ -58,6 +62,9 @@ class RelayWorker {
   boost::asio::steady_timer tick_{context_};
   // Input and output of one step of a connection; unused between steps.
   std::array<char, kBufferBytes> buffer_{};
+  // Decrypted input, and encrypted output, of one step; unused without TLS.
+  std::vector<char> plain_;
+  std::string sealed_;
   Http2Guard::Output output_;
   std::unordered_set<std::shared_ptr<RelayConnection>> connections_;
   // Number of connections that wait for their client to close.
@@ -74,17 +81,16 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
 
-  // client: must be connected. Any thread.
-  RelayConnection(RelayWorker& worker, Http2Guard::Shared& shared, std::shared_ptr<PeerLimits> peer,
-                  Socket client);
+  // client: must be connected. number: unique among the connections of this process. address: of
+  // the client. tls: null without encryption. relay must outlive this object. Any thread.
+  RelayConnection(RelayWorker& worker, Relay& relay, std::shared_ptr<PeerLimits> peer,
+                  Socket client, std::uint64_t number, std::string address,
+                  std::unique_ptr<TlsSession> tls);
   ~RelayConnection();
   RelayConnection(const RelayConnection&) = delete;
   RelayConnection& operator=(const RelayConnection&) = delete;
 
-  // Call it once, before Start. server: must be connected. Any thread.
-  void Connect(std::unique_ptr<ConnectionSlots::Slot> slot, Socket server);
-
-  void Start();
+  void Start(std::unique_ptr<ConnectionSlots::Slot> slot);
   // Makes room for another connection, without an error for a client that follows HTTP/2. Before
   // Start, it takes effect at Start.
   void Evict();
@@ -97,6 +103,8 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   using Time = Http2Guard::Time;
   enum class State {
     kConnecting,
+    // The server has no socket yet.
+    kHandshake,
     kRelaying,
     // The server's socket is closed; the client still receives the last bytes.
     kClosing,
@@ -112,8 +120,16 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
     bool waits_to_write = false;
   };
 
+  // Connects to the server.
+  void BeginRelaying();
   void ReadClient();
   void ReadServer();
+  // Returns the bytes of the client: `received` itself, or what it decrypts to, which the worker
+  // keeps for this step. Begins to relay after the handshake, and to close after a failure.
+  [[nodiscard]] std::string_view Decrypt(std::string_view received);
+  void SendToClient(const ByteList& bytes);
+  // Sends what TLS itself has to say.
+  void SendSealed();
   // Sends the worker's output and waits for the next event.
   void Deliver();
   void SendOutput();
@@ -138,10 +154,15 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   [[nodiscard]] bool ReserveUnread();
 
   RelayWorker& worker_;
-  Http2Guard::Shared& shared_;
+  Relay& relay_;
+  const std::uint64_t number_;
+  const std::string address_;
   std::unique_ptr<ConnectionSlots::Slot> slot_;
   Side client_;
   Side server_;
+  const std::unique_ptr<TlsSession> tls_;
+  // Unset without a certificate of the client.
+  std::optional<KnownIdentity> identity_;
   Http2Guard guard_;
   State state_ = State::kConnecting;
   bool evicted_ = false;
@@ -149,6 +170,7 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   bool said_end_ = false;
   // True while memory is reserved for what the server keeps while the client does not read.
   bool reserved_ = false;
+  Time began_;
   Time client_took_;
   Time closing_since_;
 };

@@ -18,8 +18,8 @@ static_assert(RelayStatistics::kCallEnds.size() ==
               static_cast<std::size_t>(CallEnd::kDrained) + 1);
 
 bool IsAbuse(CloseReason reason) {
-  return reason != CloseReason::kNoCall && reason != CloseReason::kEvicted &&
-         reason != CloseReason::kDrained;
+  return reason != CloseReason::kNoCall && reason != CloseReason::kCertificateExpired &&
+         reason != CloseReason::kEvicted && reason != CloseReason::kDrained;
 }
 
 }  // namespace

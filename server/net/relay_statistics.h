@@ -23,6 +23,7 @@ enum class CloseReason {
   kTooManyConnections,
   kAddressRefused,
   kNoCall,
+  kCertificateExpired,
   kEvicted,
   kDrained,
 };
@@ -55,6 +56,7 @@ class RelayStatistics {
                                             "too_many_connections",
                                             "address_refused",
                                             "no_call",
+                                            "certificate_expired",
                                             "evicted",
                                             "drained"};
   static constexpr std::array kCallEnds{

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <array>
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <sstream>
@@ -89,6 +90,23 @@ constexpr FamilyRow<Metrics::Sources> kServerRows[] = {
        for (std::size_t i = 0; i < RelayStatistics::kCloseReasons.size(); ++i) {
          out.Add(server.relay.closed(i), {{"reason", RelayStatistics::kCloseReasons[i]}});
        }
+     }},
+    {"calibd_tls_failures_total", Counter,
+     "Number of connections of both ports that TLS refused or ended, by reason. Only with "
+     "--tls-certificate.",
+     [](auto& server, auto& out) {
+       if (server.tls == nullptr) return;
+       for (std::size_t i = 0; i < TlsServer::kFailures.size(); ++i) {
+         out.Add(server.tls->failures(i), {{"reason", TlsServer::kFailures[i]}});
+       }
+     }},
+    {"calibd_tls_certificate_expiry_timestamp_seconds", Gauge,
+     "Time until which the certificate of the server is valid, in seconds since 1970. Only with "
+     "--tls-certificate.",
+     [](auto& server, auto& out) {
+       if (server.tls == nullptr) return;
+       const auto end = server.tls->certificates().not_after().time_since_epoch();
+       out.Add(std::chrono::duration<double>(end).count());
      }},
     {"calibd_calls_ended_total", Counter,
      "Number of calls that the server ended before they reached their handler or because the "

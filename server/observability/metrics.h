@@ -16,6 +16,7 @@
 #include "server/ingest/recovery.h"
 #include "server/net/byte_budget.h"
 #include "server/net/relay_statistics.h"
+#include "server/net/tls_server.h"
 #include "server/observability/http_statistics.h"
 #include "server/observability/model_metrics.h"
 #include "server/observability/rpc_statistics.h"
@@ -37,6 +38,8 @@ class Metrics {
     const RpcStatistics& rpcs;
     const HttpStatistics& http;
     const RelayStatistics& relay;
+    // Null without encryption.
+    const TlsServer* tls = nullptr;
     const CommitQueue& commits;
     const ByteBudget& call_memory;
     // The recovery at the start, which may still be running.

@@ -6,10 +6,17 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
 
 #include <chrono>
+#include <fstream>
 #include <future>
 #include <iostream>
+#include <iterator>
+#include <memory>
+#include <vector>
 
 #include "server/base/listen_address.h"
 
@@ -20,9 +27,37 @@ constexpr char kCheckMethod[] = "/grpc.health.v1.Health/Check";
 constexpr std::uint32_t kServing = 1;
 constexpr std::chrono::seconds kDeadline{5};
 
+// Reads a file that TlsCertificates accepted.
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// TLS without a check of the server: the call stays on this machine, and its address is in no
+// certificate. The server accepts its own certificate from a client.
+std::shared_ptr<grpc::ChannelCredentials> LocalCredentials(const TlsFiles& tls) {
+  using grpc::experimental::IdentityKeyCertPair;
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
+          std::vector{IdentityKeyCertPair{ReadText(tls.key), ReadText(tls.certificate)}}));
+  options.watch_identity_key_cert_pairs();
+  options.set_verify_server_certs(false);
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(std::make_shared<grpc::experimental::NoOpCertificateVerifier>());
+  return grpc::experimental::TlsCredentials(options);
+}
+
 }  // namespace
 
-int RunHealthcheck(const std::string& listen) {
+int RunHealthcheck(const std::string& listen, const TlsFiles& tls) {
+  if (!tls.certificate.empty()) {
+    const auto loaded = TlsCertificates::Load(tls);
+    if (!loaded.ok()) {
+      std::cerr << "calibd: " << loaded.status().message() << '\n';
+      return 1;
+    }
+  }
   auto endpoint = ParseListenAddress(listen);
   if (!endpoint.ok()) {
     std::cerr << "calibd: " << endpoint.status().message() << '\n';
@@ -40,7 +75,9 @@ int RunHealthcheck(const std::string& listen) {
   const google::protobuf::Empty request;
   google::protobuf::UInt32Value response;
   grpc::TemplatedGenericStub<google::protobuf::Empty, google::protobuf::UInt32Value> stub(
-      grpc::CreateChannel(FormatAddress(*endpoint), grpc::InsecureChannelCredentials()));
+      grpc::CreateChannel(FormatAddress(*endpoint), tls.certificate.empty()
+                                                        ? grpc::InsecureChannelCredentials()
+                                                        : LocalCredentials(tls)));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kDeadline);
   std::promise<grpc::Status> answered;

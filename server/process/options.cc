@@ -22,6 +22,7 @@
 #include "server/base/listen_address.h"
 #include "server/http/http_hosts.h"
 #include "server/http/open_api.h"
+#include "server/net/tls_certificates.h"
 #include "server/state/check_declaration.h"
 #include "server/state/disk_use.h"
 #include "server/version.h"
@@ -106,9 +107,9 @@ void AddProcessOptions(CLI::App& app, Options& options) {
       });
   AddOption(
       app, "insecure-allow-remote", options.insecure_allow_remote,
-      "Allow addresses other than loopback; without this calibd refuses to start on them. There "
-      "is no encryption and no access control: everyone who reaches the port may call "
-      "(default: off)");
+      "Allow addresses other than loopback without TLS, or with TLS but without client "
+      "certificates; calibd otherwise refuses to start on them. Everyone who reaches the port may "
+      "call, and without TLS everyone on the way may read (default: off)");
   AddOption(app, "config", options.config,
             "TOML file with these settings; each key is the name of a flag without --");
   AddOption(app, "log-format", options.log_format, "Log lines as text or json, on stderr")
@@ -125,6 +126,20 @@ void AddProcessOptions(CLI::App& app, Options& options) {
   AddOption(app, "ready-file", options.ready_file,
             "File to which calibd writes {\"grpc\": ADDRESS, \"http\": ADDRESS, \"pid\": PID} once "
             "it serves");
+}
+
+void AddTlsOptions(CLI::App& app, Options& options) {
+  AddOption(app, "tls-certificate", options.tls_certificate,
+            "File with the certificate of this server in PEM, followed by those of intermediate "
+            "CAs. Turns on TLS 1.2 and 1.3 for both ports. Read again when it changes");
+  AddOption(app, "tls-key", options.tls_key,
+            "File with the private key of --tls-certificate in PEM, without a passphrase");
+  AddOption(app, "tls-client-ca", options.tls_client_ca,
+            "File with the CAs of client certificates in PEM. A client then needs a certificate of "
+            "one of them, with a URI or DNS name as subject alternative name");
+  AddOption(app, "tls-client-auth", options.tls_client_auth,
+            "Whether every client needs a certificate, or may do without one: required or optional")
+      ->check(CLI::IsMember({"required", "optional"}));
 }
 
 void AddCallLimits(CLI::App& app, Options& options) {
@@ -216,6 +231,7 @@ void AddComputationLimits(CLI::App& app, Options& options) {
 
 void DeclareOptions(CLI::App& app, Options& options) {
   AddProcessOptions(app, options);
+  AddTlsOptions(app, options);
   AddCallLimits(app, options);
   AddModelLimits(app, options);
   AddIngestLimits(app, options);
@@ -293,9 +309,39 @@ void CheckAddress(const char* flag, const std::string& text, bool allow_remote) 
   if (!endpoint->address().is_loopback() && !allow_remote) {
     throw CLI::ValidationError(
         flag, absl::StrCat(text,
-                           " is not loopback: calibd has no encryption and no access "
-                           "control, so this needs --insecure-allow-remote"));
+                           " is not loopback: this needs TLS and client certificates "
+                           "(--tls-certificate, --tls-key, --tls-client-ca), or "
+                           "--insecure-allow-remote if the network itself protects the port"));
   }
+}
+
+// True if only clients with a certificate may call.
+bool IdentifiesClients(const Options& options) {
+  return !options.tls_client_ca.empty() && options.tls_client_auth == "required";
+}
+
+// Throws CLI::ValidationError.
+void CheckTls(const CLI::App& app, const Options& options) {
+  if (options.tls_certificate.empty() != options.tls_key.empty()) {
+    const bool key_missing = options.tls_key.empty();
+    throw CLI::ValidationError(key_missing ? "--tls-certificate" : "--tls-key",
+                               absl::StrCat("TLS needs both files; add ",
+                                            key_missing ? "--tls-key" : "--tls-certificate"));
+  }
+  if (!options.tls_client_ca.empty() && options.tls_certificate.empty()) {
+    throw CLI::ValidationError("--tls-client-ca", "needs --tls-certificate and --tls-key");
+  }
+  if (options.tls_client_ca.empty() && app.get_option("--tls-client-auth")->count() > 0) {
+    throw CLI::ValidationError("--tls-client-auth", "needs --tls-client-ca");
+  }
+}
+
+// Reads the files of TLS. Throws CLI::ValidationError.
+void CheckTlsFiles(const Options& options) {
+  if (options.tls_certificate.empty()) return;
+  const auto loaded = TlsCertificates::Load(TlsFilesOf(options));
+  // The message begins with the flag.
+  if (!loaded.ok()) throw CLI::ValidationError(std::string(loaded.status().message()));
 }
 
 // Requires that both addresses are valid. Throws CLI::ValidationError.
@@ -340,6 +386,13 @@ void CheckShares(const CLI::App& app, const Options& options) {
 
 }  // namespace
 
+TlsFiles TlsFilesOf(const Options& options) {
+  return {.certificate = options.tls_certificate,
+          .key = options.tls_key,
+          .client_ca = options.tls_client_ca,
+          .client_certificate_required = options.tls_client_auth == "required"};
+}
+
 std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
   Invocation invocation;
   CLI::App app{"calibd monitors whether predicted probabilities and forecasts can be trusted.",
@@ -366,8 +419,9 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
     Options& options = invocation.options;
     if (!options.config.empty()) ApplyFile(app, options.config);
     if (healthcheck->parsed()) invocation.command = Command::kHealthcheck;
-    const bool allow_remote =
-        options.insecure_allow_remote || invocation.command == Command::kHealthcheck;
+    CheckTls(app, options);
+    const bool allow_remote = options.insecure_allow_remote || IdentifiesClients(options) ||
+                              invocation.command == Command::kHealthcheck;
     CheckAddress("--listen", options.listen, allow_remote);
     CheckAddress("--http-listen", options.http_listen, allow_remote);
     if (app.get_option("--reflection")->count() == 0) {
@@ -382,6 +436,7 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
       return Exit{0};
     }
     if (check_config) {
+      CheckTlsFiles(options);
       std::cout << "the settings are valid\n";
       return Exit{0};
     }

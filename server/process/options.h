@@ -7,6 +7,8 @@
 
 namespace calibd::server {
 
+struct TlsFiles;
+
 // All settings of calibd. Each has a flag, an environment variable (CALIBD_ and the flag in upper
 // snake case), and a key in the TOML file that --config names. A flag takes precedence over the
 // environment, the environment over the file, and the file over the defaults below. `calibd --help`
@@ -15,6 +17,11 @@ struct Options {
   std::string listen = "127.0.0.1:8460";
   std::string http_listen = "127.0.0.1:8461";
   std::string http_hosts;
+  // Empty: no encryption.
+  std::string tls_certificate;
+  std::string tls_key;
+  std::string tls_client_ca;
+  std::string tls_client_auth = "required";
   bool insecure_allow_remote = false;
   std::string config;
   std::string log_format = "text";
@@ -57,6 +64,9 @@ struct Options {
   std::int64_t drain_seconds = 10;
 };
 
+// The files of TLS. Requires that options.tls_certificate is set.
+[[nodiscard]] TlsFiles TlsFilesOf(const Options& options);
+
 enum class Command { kServe, kHealthcheck };
 
 struct Invocation {
@@ -71,7 +81,7 @@ struct Exit {
 
 // Reads the command line, the environment and the configuration file. Prints help, version or an
 // error. Exit code 2 for wrong usage: an unknown flag or key, a value out of range, a non-loopback
-// address without --insecure-allow-remote.
+// address without TLS and client certificates and without --insecure-allow-remote.
 [[nodiscard]] std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv);
 
 }  // namespace calibd::server

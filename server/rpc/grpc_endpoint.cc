@@ -111,7 +111,7 @@ void SetLimits(const Options& options, grpc::ServerBuilder& builder) {
 absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
     const Options& options, const std::vector<grpc::Service*>& services,
     std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor,
-    ByteBudget& call_memory, RelayStatistics& statistics) {
+    ByteBudget& call_memory, RelayStatistics& statistics, TlsServer* tls) {
   CALIBD_ASSIGN_OR_RETURN(const auto endpoint, ParseListenAddress(options.listen));
   auto context = std::make_unique<boost::asio::io_context>(1);
   CALIBD_ASSIGN_OR_RETURN(boost::asio::ip::tcp::acceptor listener, Listen(*context, endpoint));
@@ -143,17 +143,19 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
   }
   // This also sets the status of the server as a whole, which has an empty name.
   health->SetServingStatus(false);
-  result->StartRelay(options, std::move(listener), std::move(connections), call_memory, statistics);
+  result->StartRelay(options, std::move(listener), std::move(connections), call_memory, statistics,
+                     tls);
   return result;
 }
 
 void GrpcEndpoint::StartRelay(
     const Options& options, boost::asio::ip::tcp::acceptor listener,
     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections,
-    ByteBudget& call_memory, RelayStatistics& statistics) {
+    ByteBudget& call_memory, RelayStatistics& statistics, TlsServer* tls) {
   connections_ = std::move(connections);
   relay_ = std::make_unique<Relay>(
-      RelaySettings(options), call_memory, statistics, [server = connections_.get()](int socket) {
+      RelaySettings(options), call_memory, statistics, tls,
+      [server = connections_.get()](int socket) {
         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
         connection.fd = socket;
         server->HandleNewConnection(&connection);

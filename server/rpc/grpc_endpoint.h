@@ -28,11 +28,12 @@ class GrpcEndpoint {
  public:
   // Binds the address and starts to answer calls; the health service reports NOT_SERVING. services,
   // call_memory and statistics: must outlive the endpoint. call_memory: also for requests that are
-  // incomplete or unread. Errors: InvalidArgument or Unavailable naming the address.
+  // incomplete or unread. tls: null without encryption; must outlive the endpoint. Errors:
+  // InvalidArgument or Unavailable naming the address.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> Start(
       const Options& options, const std::vector<grpc::Service*>& services,
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor,
-      ByteBudget& call_memory, RelayStatistics& statistics);
+      ByteBudget& call_memory, RelayStatistics& statistics, TlsServer* tls = nullptr);
   // Ends every call at once.
   ~GrpcEndpoint();
 
@@ -51,7 +52,7 @@ class GrpcEndpoint {
   // Relays the connections that `listener` accepts on `context` to the server.
   void StartRelay(const Options& options, boost::asio::ip::tcp::acceptor listener,
                   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections,
-                  ByteBudget& call_memory, RelayStatistics& statistics);
+                  ByteBudget& call_memory, RelayStatistics& statistics, TlsServer* tls);
   void StopListening();
 
   const GrpcLog log_;

@@ -37,6 +37,7 @@ NO_DATA = {
     "CalibdStoreDamaged": ("calibd_store_damaged", "the disk is not damaged"),
     "CalibdQueueFull": ("calibd_ingest_waiting_batches", "batches are counted as fast as they come"),
     "CalibdSeriesDropped": ("increase(calibd_series_dropped_total[15m])", "all series fit"),
+    "CalibdCertificateExpires": ("calibd_build_info", "the server has no TLS"),
     "Streams and connections B": ('rate(calibd_connections_closed_total[1m])', "no connection is closed"),
 }
 

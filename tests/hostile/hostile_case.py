@@ -1,6 +1,7 @@
 """What the tests of hostile peers share: a server, its memory, and clients that behave well."""
 import pathlib
 import re
+import ssl
 import statistics
 import subprocess
 import sys
@@ -12,12 +13,14 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from calibd_server import CalibdServer  # noqa: E402
+from certificates import Authority  # noqa: E402
 from wait_for import wait_for  # noqa: E402
 
 _stubs = tempfile.TemporaryDirectory()
 subprocess.run([ROOT / "client/generate-stubs", "python", _stubs.name], check=True)
 sys.path.insert(0, _stubs.name)
 import grpc  # noqa: E402
+from http2_peer import Peer  # noqa: E402
 from calibd.v1 import (calibration_service_pb2, calibration_service_pb2_grpc,  # noqa: E402,F401
                        ingest_service_pb2, ingest_service_pb2_grpc, model_service_pb2,
                        model_service_pb2_grpc, monitoring_pb2, store_service_pb2,
@@ -40,6 +43,14 @@ VERIFY = b"/calibd.v1.StoreService/Verify"
 HEALTH = b"/grpc.health.v1.Health/Check"
 
 
+def open_channel(address):
+    """A channel with a connection of its own, whatever other channels there are."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    if HostileCase.credentials is None:
+        return grpc.insecure_channel(address, options=options)
+    return grpc.secure_channel(address, HostileCase.credentials, options=options)
+
+
 class Neighbour(threading.Thread):
     """A well-behaved client that calls all the time, one call after the other.
 
@@ -55,8 +66,7 @@ class Neighbour(threading.Thread):
         self.errors = []
 
     def run(self):
-        with grpc.insecure_channel(self._address, options=[
-                ("grpc.use_local_subchannel_pool", 1)]) as channel:
+        with open_channel(self._address) as channel:
             models = model_service_pb2_grpc.ModelServiceStub(channel)
             while not self._done.is_set():
                 start = time.monotonic()
@@ -83,18 +93,22 @@ class Neighbour(threading.Thread):
 
 
 class HostileCase(unittest.TestCase):
-    """Each test has a server of its own. arguments: those of the server."""
+    """Each test has a server of its own. arguments: those of the server.
+
+    credentials: those of channels, and tls_arguments: of the server; with --tls.
+    """
 
     binary = None
     arguments = ()
+    credentials = None
+    tls_arguments = ()
 
     def setUp(self):
-        self.server = self.enterContext(CalibdServer(self.binary, *self.arguments))
+        self.server = self.enterContext(CalibdServer(self.binary, *self.tls_arguments, *self.arguments))
 
     def channel(self):
         """A channel with a connection of its own, whatever other channels there are."""
-        return self.enterContext(grpc.insecure_channel(
-            self.server.grpc, options=[("grpc.use_local_subchannel_pool", 1)]))
+        return self.enterContext(open_channel(self.server.grpc))
 
     def create_model(self, name="models/m", class_count=10, class_names=(), **declaration):
         model_service_pb2_grpc.ModelServiceStub(self.channel()).CreateModel(
@@ -104,8 +118,7 @@ class HostileCase(unittest.TestCase):
 
     def assert_serves(self):
         """A new client is served."""
-        with grpc.insecure_channel(self.server.grpc, options=[
-                ("grpc.use_local_subchannel_pool", 1)]) as channel:
+        with open_channel(self.server.grpc) as channel:
             model_service_pb2_grpc.ModelServiceStub(channel).ListModels(
                 model_service_pb2.ListModelsRequest(page_size=1), timeout=CALL_SECONDS)
 
@@ -162,6 +175,26 @@ class _MemoryBound:
             self._case.assertLessEqual(grown / MIB, self._most / MIB)
 
 
+def use_tls(folder):
+    """The servers and peers of all tests use TLS with certificates of clients."""
+    authority = Authority(folder, "authority")
+    certificate, key = authority.issue("server", names=["DNS:localhost", "IP:127.0.0.1"])
+    client, client_key = authority.issue("client", names=["URI:spiffe://calibd.test/peer"])
+    HostileCase.tls_arguments = ("--tls-certificate", certificate, "--tls-key", key,
+                                 "--tls-client-ca", authority.certificate)
+    HostileCase.credentials = grpc.ssl_channel_credentials(
+        authority.certificate.read_bytes(), client_key.read_bytes(), client.read_bytes())
+    context = ssl.create_default_context(cafile=authority.certificate)
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2"])
+    context.load_cert_chain(client, client_key)
+    Peer.context = context
+
+
 def main():
     HostileCase.binary = sys.argv.pop(1)
-    unittest.main(verbosity=2)
+    with tempfile.TemporaryDirectory() as folder:
+        if "--tls" in sys.argv:
+            sys.argv.remove("--tls")
+            use_tls(folder)
+        unittest.main(verbosity=2)

@@ -6,6 +6,7 @@ server says of each call. It reads only when it is asked to.
 import collections
 import select
 import socket
+import ssl
 import struct
 import time
 import urllib.parse
@@ -95,7 +96,11 @@ class Peer:
     it acknowledges the server's SETTINGS; as long as it does not, gRPC enforces few of them.
 
     What sends raises ConnectionError when the server has closed the connection.
+
+    context: that of TLS, for all peers; None without encryption.
     """
+
+    context = None
 
     def __init__(self, address, source="127.0.0.1", options=None, receive_buffer=None,
                  start=True, acknowledge=True):
@@ -107,6 +112,8 @@ class Peer:
         self.socket.settimeout(10)
         self.socket.connect((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.context is not None:
+            self.socket = self.context.wrap_socket(self.socket)
         self._acknowledge = acknowledge
         self.goaway = None      # the debug text of the server's GOAWAY
         self.closed = False     # by the server
@@ -136,13 +143,16 @@ class Peer:
 
     def send(self, data):
         """Raises TimeoutError when the server takes nothing for 10 s."""
-        self.socket.sendall(data)
+        try:
+            self.socket.sendall(data)
+        except ssl.SSLError as error:
+            raise ConnectionError(str(error)) from error
 
     # ---- What the server says
 
     def poll(self, seconds=0.0):
         """Reads what there is, waiting at most this long for a first byte. Whether it read."""
-        if self.closed or not select.select([self.socket], [], [], seconds)[0]:
+        if self.closed or not self._is_readable(seconds):
             return False
         data = self._receive()
         self._input += data
@@ -151,13 +161,18 @@ class Peer:
 
     def discard(self, seconds=0.0):
         """Reads what there is, and looks at nothing but whether the connection is closed."""
-        while not self.closed and select.select([self.socket], [], [], seconds)[0]:
+        while not self.closed and self._is_readable(seconds):
             self._receive()
+
+    def _is_readable(self, seconds):
+        # What TLS has read ahead is not seen by select.
+        return (self.context is not None and self.socket.pending() > 0) or bool(
+            select.select([self.socket], [], [], seconds)[0])
 
     def _receive(self):
         try:
             data = self.socket.recv(1 << 18)
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):
             data = b""
         self.closed = not data
         return data

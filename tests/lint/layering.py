@@ -114,7 +114,7 @@ SERVER_ROOMS = {
     "intake": ("base", "model", "kinds", "ingest", "answers", "api"),
     "observability": ("base", "watch", "kinds", "state", "ingest", "compute", "net", "answers"),
     "http": ("base", "executor", "net", "api", "intake", "observability"),
-    "process": ("base", "state", "http"),
+    "process": ("base", "state", "net", "http"),
     "rpc": ("base", "kinds", "net", "answers", "api", "observability", "process"),
 }
 # Rooms that only compute: they have no log and no network.

@@ -113,6 +113,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context
   options.call_timeout = context.Timeout(kCallTimeout);
   options.connect_timeout = std::min(options.connect_timeout, options.call_timeout);
   options.stop = context.stop;
+  options.tls = context.tls;
   auto client = client::Client::Connect(context.server, options);
   if (absl::IsUnavailable(client.status()) && AnswersHttp(context.server)) {
     return absl::UnavailableError(absl::StrCat(

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/client/client.h"
+#include "calibd/client/tls.h"
 #include "calibd/core/status_macros.h"
 #include "client/cli/commands/progress_bar.h"
 #include "client/cli/reports/report.h"
@@ -32,6 +33,7 @@ enum class ExitCode : int {
 // State shared by all commands. Exists for the whole run.
 struct Context {
   std::string server = "127.0.0.1:8460";
+  client::TlsOptions tls;
   std::string output = "table";
   std::optional<double> timeout_seconds;
   // Stopped by Ctrl-C.

@@ -2,11 +2,7 @@
 #define CALIBD_CLIENT_SRC_CHANNEL_SETTINGS_H_
 
 #include <chrono>
-#include <memory>
-#include <string>
 
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 
 namespace calibd::client {
@@ -38,10 +34,6 @@ inline constexpr std::chrono::seconds kKeepalive{60};
   // A failure of another client in the process must not delay this one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
-}
-
-[[nodiscard]] inline std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address) {
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), ChannelSettings());
 }
 
 }  // namespace calibd::client

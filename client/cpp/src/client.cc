@@ -19,12 +19,11 @@
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "calibd/v1/model_service.grpc.pb.h"
 #include "calibd/v1/store_service.grpc.pb.h"
-#include "channel_settings.h"
 #include "google/protobuf/util/time_util.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
+#include "grpcpp/channel.h"
 #include "status_conversion.h"
 #include "stream_impl.h"
+#include "tls.h"
 
 namespace calibd::client {
 namespace {
@@ -48,8 +47,18 @@ constexpr int kMaxBrokenCalls = 5;
 
 // Maximum delay until Connect notices a stop.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
+// Maximum time for the call that learns why no connection was made.
+constexpr std::chrono::seconds kReasonTimeout{1};
 
 absl::Status Cancelled() { return absl::CancelledError("the call was cancelled"); }
+
+// The reason why a channel is not connected, in the words of gRPC, which only a call tells.
+std::string ConnectionError(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  context.set_deadline(Clock::now() + kReasonTimeout);
+  v1::ListModelsResponse response;
+  return v1::ModelService::NewStub(channel)->ListModels(&context, {}, &response).error_message();
+}
 
 // Waits until the delay is over or a stop is requested.
 void WaitFor(std::chrono::milliseconds delay, const std::stop_token& stop) {
@@ -125,7 +134,7 @@ struct Client::Impl {
       if (auto found = stub.lock()) return found;
     }
     std::shared_ptr<v1::IngestService::Stub> stub =
-        v1::IngestService::NewStub(CreateChannel(address));
+        v1::IngestService::NewStub(CreateChannel(address, options.tls));
     further_ingest.push_back(stub);
     return stub;
   }
@@ -245,7 +254,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
     return absl::InvalidArgumentError(
         "connect_timeout, call_timeout and max_attempts must be positive");
   }
-  const std::shared_ptr<grpc::Channel> channel = CreateChannel(address);
+  if (absl::Status tls = CheckTls(options.tls); !tls.ok()) return tls;
+  const std::shared_ptr<grpc::Channel> channel = CreateChannel(address, options.tls);
   const Clock::time_point deadline = Clock::now() + options.connect_timeout;
   // A refused connection is reported at once rather than after the timeout; only
   // a silent peer takes that long.
@@ -254,7 +264,9 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
     if (options.stop.stop_requested()) return Cancelled();
     const Clock::time_point now = Clock::now();
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || now >= deadline) {
-      return absl::UnavailableError(absl::StrCat("no calibd server answers at ", address));
+      const std::string cause = ExplainTls(ConnectionError(channel), options.tls);
+      return absl::UnavailableError(
+          absl::StrCat("no calibd server answers at ", address, cause.empty() ? "" : ": ", cause));
     }
     channel->WaitForStateChange(state, std::min(deadline, now + kBetweenLooks));
   }

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "channel_settings.h"
 #include "status_conversion.h"
+#include "tls.h"
 
 namespace calibd::client {
 namespace {
@@ -368,8 +368,9 @@ void MonitorDelivery::StartStream() {
   if (options_.on_warning) {
     options.on_warning = [this](const std::string& warning) { Tell(warning); };
   }
-  const auto stubs = [address = options_.address]() -> std::shared_ptr<v1::IngestService::Stub> {
-    return v1::IngestService::NewStub(CreateChannel(address));
+  const auto stubs = [address = options_.address,
+                      tls = options_.tls]() -> std::shared_ptr<v1::IngestService::Stub> {
+    return v1::IngestService::NewStub(CreateChannel(address, tls));
   };
   auto started = StreamImpl::Start(stubs, model_, std::move(options), lock_,
                                    options_.on_full == OnFull::kDrop);

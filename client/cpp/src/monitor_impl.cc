@@ -6,6 +6,7 @@
 #include "calibd/client/monitor.h"
 #include "monitor_delivery.h"
 #include "monitor_process.h"
+#include "tls.h"
 
 namespace calibd::client {
 namespace {
@@ -81,6 +82,8 @@ absl::StatusOr<std::unique_ptr<Monitor>> Monitor::Create(std::string model,
     const char* variable = std::getenv("CALIBD_SERVER");
     complete.address = variable != nullptr && *variable != '\0' ? variable : kDefaultAddress;
   }
+  if (complete.tls.ca.empty()) complete.tls = TlsOfEnvironment();
+  if (absl::Status status = CheckTls(complete.tls); !status.ok()) return status;
   return std::unique_ptr<Monitor>(new Monitor(std::make_unique<MonitorDelivery>(
       std::move(model), std::move(complete), MonitorProcess::InheritsGrpc())));
 }

@@ -22,6 +22,7 @@ from calibd.report_file import report
 from calibd.results import (Calibration, Comparison, Estimate, Evaluation, History, LabelEvaluation,
                             Recalibration, Status, TestResult, Verdicts)
 from calibd.stream import ObservationStream
+from calibd.tls import Tls
 from calibd.window import RejectedBatch, StreamCounts
 
 __version__ = "0.1.0"
@@ -31,7 +32,7 @@ __all__ = [
     "Cancelled", "Client", "Comparison", "DataLoss", "DeadlineExceeded", "Estimate", "Evaluation",
     "FailedPrecondition", "FieldError", "History", "Internal", "InvalidArgument", "LabelEvaluation",
     "Monitor", "NotFound", "ObservationStream", "OutOfRange", "PermissionDenied", "Recalibration",
-    "Recalibrator", "RejectedBatch", "ResourceExhausted", "Status", "StreamCounts", "TestResult",
+    "Recalibrator", "RejectedBatch", "ResourceExhausted", "Status", "StreamCounts", "TestResult", "Tls",
     "Unauthenticated", "Unavailable", "Unimplemented", "Unknown", "Verdicts", "assert_within_limit",
     "compare", "escape_id", "estimate", "evaluate", "evaluate_forecasts", "evaluate_labels",
     "load_map", "loss", "recalibrate", "report", "transform"]

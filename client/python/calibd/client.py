@@ -27,7 +27,9 @@ from calibd.observation import (Observation, check_counts, check_either, check_k
 from calibd.rows import MANY_ROWS, WHOLE_WARNING
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnFull, OnInvalid, StreamSettings
-from calibd.transport import Backoff, Interrupted, StreamChannels, Transport, pages, server_address
+from calibd.tls import Tls
+from calibd.transport import (Backoff, Interrupted, StreamChannels, Transport, pages, server_address,
+                              server_tls)
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import kernel_pb2 as kernel
@@ -54,9 +56,10 @@ _MODELS_PER_PAGE = 20
 class Client:
     """A client of one calibd server. Thread-safe.
 
-    target: "HOST:PORT"; without it the environment variable CALIBD_SERVER or 127.0.0.1:8460. Not
-      encrypted: for loopback and trusted networks.
+    target: "HOST:PORT"; without it the environment variable CALIBD_SERVER or 127.0.0.1:8460.
     timeout: seconds for a call with its retries, and for opening a stream.
+    tls: for a server with TLS; None: what the environment variables CALIBD_CLIENT_TLS_* say. Without
+      both, nothing is encrypted: for loopback and trusted networks.
 
     A model is given as NAME, NAME@VERSION or its resource name, such as models/NAME.
 
@@ -64,10 +67,12 @@ class Client:
     the server says how long to wait; nothing else is.
     """
 
-    def __init__(self, target: str | None = None, *, timeout: float = 30.0) -> None:
+    def __init__(self, target: str | None = None, *, timeout: float = 30.0,
+                 tls: Tls | None = None) -> None:
         self._target = server_address(target)
-        self._transport = Transport(self._target, arguments.seconds("timeout", timeout))
-        self._stream_channels = StreamChannels(self._target)
+        tls = server_tls(tls)
+        self._transport = Transport(self._target, arguments.seconds("timeout", timeout), tls)
+        self._stream_channels = StreamChannels(self._target, tls)
         # The classes of the models that observe() has sent to, until a call fails.
         self._known: dict[str, Classes] = {}
         # Rows that observe() sent to a model so far if all of them were 0 or 1; None: not all were, or
@@ -90,7 +95,8 @@ class Client:
 
     def __reduce__(self) -> Any:
         """A copy in another process has connections of its own."""
-        return functools.partial(Client, timeout=self._transport.timeout), (self._target,)
+        return functools.partial(Client, timeout=self._transport.timeout,
+                                 tls=self._transport.tls), (self._target,)
 
     # --- models ---
 

@@ -27,6 +27,22 @@ _HOPELESS = {
         "otherwise."),
     "DNS resolution failed": (
         "Check the name of the host in the address, which was given or is in CALIBD_SERVER."),
+    "is not in peer certificate": (
+        "The certificate of the server is not for this host: use a host name that is in the certificate, "
+        "or name one by calibd.Tls(server_name=...)."),
+} | dict.fromkeys(("certificate verify failed", "CERTIFICATE_VERIFY_FAILED"), (
+    "The certificate of the server is not accepted: none of the CAs in Tls.ca has issued it, or it has "
+    "expired.")) | dict.fromkeys(("wrong version number", "WRONG_VERSION_NUMBER"), (
+        "The server does not use TLS: leave out tls, or check the port."))
+# Those of other causes too, so that a call tries again.
+_CLOSED = {
+    "Endpoint read failed": (
+        "The server closed the connection after the handshake of TLS. If it goes on, it wants another "
+        "certificate of this client, or one at all: give calibd.Tls(certificate=..., key=...). The log "
+        "of calibd says what is wrong with it."),
+    "Socket closed": (
+        "The server closed the connection at once. If it goes on, only one side uses TLS: give "
+        "calibd.Tls(ca=...) for a server with TLS, and leave it out for one without."),
 }
 
 
@@ -186,7 +202,9 @@ class Unavailable(CalibdError):
     @property
     def remedy(self) -> str:
         """What to do, in a sentence."""
-        return next((remedy for words, remedy in _HOPELESS.items() if words in self.message),
+        # A connection that closed later says nothing about TLS.
+        known = _HOPELESS | _CLOSED if "failed to connect" in self.message else _HOPELESS
+        return next((remedy for words, remedy in known.items() if words in self.message),
                     super().remedy)
 
 

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from calibd import arguments, errors
 from calibd.errors import CalibdError
+from calibd.tls import Tls
 
 _LOG = logging.getLogger("calibd")
 _Response = TypeVar("_Response", bound=Message)
@@ -78,6 +79,13 @@ def server_address(target: str | None) -> str:
     if not 1 <= int(found["port"]) <= 65535:
         raise errors.invalid(field, f"is {arguments.shown(address)}, expected a port from 1 to 65535")
     return address
+
+
+def server_tls(tls: Tls | None) -> Tls | None:
+    """TLS to the server; None: that of the environment, which may be none too."""
+    if tls is not None:
+        arguments.expect("tls", tls, Tls, "calibd.Tls(...)")
+    return tls if tls is not None else Tls.of_environment()
 
 
 class Interrupted(Exception):
@@ -184,18 +192,24 @@ def unusable() -> CalibdError | None:
         'it, or use multiprocessing.get_context("spawn")')
 
 
-def open_channel(target: str) -> Any:
+def open_channel(target: str, tls: Tls | None) -> Any:
     """A channel with a connection of its own."""
     if (error := unusable()) is not None:
         raise error
-    return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
+    if tls is None:
+        return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
+    options = _CHANNEL_OPTIONS
+    if tls.server_name is not None:
+        options += (("grpc.ssl_target_name_override", tls.server_name),)
+    return grpc.secure_channel(target, tls.credentials(), options=options)
 
 
 class StreamChannels:
     """The channels that the streams of a client share. Thread-safe."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, tls: Tls | None) -> None:
         self.target = target
+        self.tls = tls
         self._forget_parent({})
 
     def _forget_parent(self, inherited: dict[Any, int]) -> None:
@@ -215,7 +229,7 @@ class StreamChannels:
             channel = next((one for one, streams in self._streams.items()
                             if streams < _STREAMS_PER_CONNECTION), None)
             if channel is None:
-                channel = open_channel(self.target)
+                channel = open_channel(self.target, self.tls)
             self._streams[channel] = self._streams.get(channel, 0) + 1
             return channel
 
@@ -254,10 +268,13 @@ class Backoff:
 class Transport:
     """The calls of one channel."""
 
-    def __init__(self, target: str, timeout: float) -> None:
+    def __init__(self, target: str, timeout: float, tls: Tls | None) -> None:
         self.target = target
         self.timeout = timeout
-        self._channel = open_channel(target)
+        self.tls = tls
+        # Those of the files with which the channel was opened.
+        self._stamp = tls.stamp() if tls is not None else ()
+        self._channel = open_channel(target, tls)
         # The unary calls of the channel by method.
         self._calls: dict[str, Any] = {}
         self._process = os.getpid()
@@ -288,9 +305,14 @@ class Transport:
         self.check_open()
         if self._process != os.getpid():
             # Kept, because to close it would end the connection of the parent.
-            self._inherited, self._channel = self._channel, open_channel(self.target)
+            self._inherited, self._channel = self._channel, open_channel(self.target, self.tls)
             self._calls = {}
             self._process = os.getpid()
+        elif self.tls is not None and (stamp := self.tls.stamp()) != self._stamp:
+            # Running calls keep the old channel alive, which closes with the last of them.
+            self._channel = open_channel(self.target, self.tls)
+            self._stamp = stamp
+            self._calls = {}
         return self._channel
 
     @staticmethod

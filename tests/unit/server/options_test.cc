@@ -88,6 +88,30 @@ TEST(OptionsTest, NonLoopbackAddressNeedsTheInsecureFlag) {
   EXPECT_EQ(Parsed({"--listen", "[::1]:0"}).listen, "[::1]:0");
 }
 
+TEST(OptionsTest, NonLoopbackAddressIsAllowedForClientsWithCertificates) {
+  const std::vector<const char*> remote{"--listen", "0.0.0.0:8460", "--tls-certificate",
+                                        "c.pem",    "--tls-key",    "k.pem"};
+  const auto with = [&remote](std::vector<const char*> more) {
+    more.insert(more.begin(), remote.begin(), remote.end());
+    return more;
+  };
+  EXPECT_THAT(Refusal(remote), HasSubstr("--tls-client-ca"));
+  EXPECT_EQ(Parsed(with({"--tls-client-ca", "ca.pem"})).tls_client_ca, "ca.pem");
+  EXPECT_THAT(Refusal(with({"--tls-client-ca", "ca.pem", "--tls-client-auth", "optional"})),
+              HasSubstr("not loopback"));
+  EXPECT_EQ(Parsed(with({"--insecure-allow-remote"})).tls_key, "k.pem");
+}
+
+TEST(OptionsTest, TlsNeedsBothFiles) {
+  EXPECT_THAT(Refusal({"--tls-certificate", "c.pem"}), HasSubstr("add --tls-key"));
+  EXPECT_THAT(Refusal({"--tls-key", "k.pem"}), HasSubstr("add --tls-certificate"));
+  EXPECT_THAT(Refusal({"--tls-client-ca", "ca.pem"}), HasSubstr("--tls-certificate"));
+  EXPECT_THAT(Refusal({"--tls-client-auth", "optional"}), HasSubstr("needs --tls-client-ca"));
+  EXPECT_THAT(Refusal({"--tls-client-auth", "maybe"}), HasSubstr("--tls-client-auth"));
+  EXPECT_THAT(Refusal({"--check-config", "--tls-certificate", "/no/c.pem", "--tls-key", "k.pem"}),
+              HasSubstr("--tls-certificate /no/c.pem cannot be read"));
+}
+
 TEST(OptionsTest, ErrorsNameTheWrongOption) {
   EXPECT_THAT(Refusal({"--no-such-flag"}), HasSubstr("--no-such-flag"));
   EXPECT_THAT(Refusal({"--max-models", "0"}), HasSubstr("--max-models"));

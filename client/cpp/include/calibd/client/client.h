@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/client/observation_stream.h"
+#include "calibd/client/tls.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/model_service.pb.h"
 #include "calibd/v1/store_service.pb.h"
@@ -30,6 +31,7 @@ struct ClientOptions {
   // Ends Connect, OpenStream and every call without a stop of its own with CANCELLED, both running
   // and later calls, from any thread.
   std::stop_token stop{};
+  TlsOptions tls{};
 };
 
 // Progress, cancellation and deadline of a long call.
@@ -70,7 +72,7 @@ struct WatchOptions {
 // Thread-safe. The streams that it opens may outlive it.
 class Client {
  public:
-  // address: "HOST:PORT". Not encrypted: for loopback and trusted networks.
+  // address: "HOST:PORT". Not encrypted without options.tls: for loopback and trusted networks.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Client>> Connect(
       const std::string& address, const ClientOptions& options = {});
 

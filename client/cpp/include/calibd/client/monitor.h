@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/client/observation_stream.h"
+#include "calibd/client/tls.h"
 
 namespace calibd::client {
 
@@ -31,6 +32,8 @@ enum class OnFull {
 struct MonitorOptions {
   // "HOST:PORT"; empty means the environment variable CALIBD_SERVER, or 127.0.0.1:8460.
   std::string address{};
+  // With an empty ca: TlsOfEnvironment().
+  TlsOptions tls{};
   OnFull on_full = OnFull::kDrop;
   // Size of the rows that are not settled, in bytes of memory, >= 1.
   std::size_t max_buffer_bytes = std::size_t{32} << 20;

@@ -1,0 +1,28 @@
+#ifndef CALIBD_CLIENT_SRC_TLS_H_
+#define CALIBD_CLIENT_SRC_TLS_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "calibd/client/tls.h"
+#include "grpcpp/channel.h"
+
+namespace calibd::client {
+
+// Errors: InvalidArgument naming the file that is missing or is not PEM.
+[[nodiscard]] absl::Status CheckTls(const TlsOptions& tls);
+
+// A channel with the settings of all channels. Files that cannot be read make a channel that
+// cannot connect.
+[[nodiscard]] std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address,
+                                                           const TlsOptions& tls);
+
+// Explains in a sentence why a connection fails, and what to do; empty if TLS is not the cause.
+// message: that of gRPC.
+[[nodiscard]] std::string ExplainTls(std::string_view message, const TlsOptions& tls);
+
+}  // namespace calibd::client
+
+#endif  // CALIBD_CLIENT_SRC_TLS_H_
