@@ -21,7 +21,7 @@ find_package(prometheus-cpp REQUIRED CONFIG)
 find_package(Boost 1.74 REQUIRED CONFIG)
 find_package(SQLite3 REQUIRED)
 pkg_check_modules(nghttp2 REQUIRED IMPORTED_TARGET libnghttp2)
-pkg_check_modules(re2 REQUIRED IMPORTED_TARGET re2)
+pkg_check_modules(CALIBD_RE2 REQUIRED IMPORTED_TARGET re2)
 find_library(CALIBD_XXHASH xxhash REQUIRED NO_CACHE)
 
 # calibctl reads NPZ files with it.
