@@ -88,7 +88,8 @@ CalibrationWatches::~CalibrationWatches() { Stop(); }
 
 absl::Status CalibrationWatches::Add(const WatchRequest& request,
                                      const Reply<v1::WatchCalibrationResponse>& stream,
-                                     const std::shared_ptr<Model>& model) {
+                                     const std::shared_ptr<Model>& model,
+                                     std::shared_ptr<AccessControl::Held> held) {
   const std::chrono::nanoseconds interval = IntervalOf(request);
   std::int64_t number = 0;
   {
@@ -108,6 +109,7 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
     }
     number = next_number_++;
     watchers_[number] = {.stream = stream,
+                         .held = std::move(held),
                          .model = model,
                          .interval = interval,
                          .revision = request.after_revision(),

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/v1/calibration_service.pb.h"
+#include "server/access/access_control.h"
 #include "server/api/call.h"
 #include "server/state/model_registry.h"
 
@@ -27,11 +28,13 @@ class CalibrationWatches {
   CalibrationWatches(const CalibrationWatches&) = delete;
   CalibrationWatches& operator=(const CalibrationWatches&) = delete;
 
-  // Errors: InvalidArgument; NotFound; ResourceExhausted if there are max_watchers already;
+  // held: the right of the caller, kept while the watch is open. Errors: InvalidArgument; NotFound;
+  // ResourceExhausted if there are max_watchers already;
   // Unavailable.
   [[nodiscard]] absl::Status Add(const v1::WatchCalibrationRequest& request,
                                  const Reply<v1::WatchCalibrationResponse>& stream,
-                                 const std::shared_ptr<Model>& model);
+                                 const std::shared_ptr<Model>& model,
+                                 std::shared_ptr<AccessControl::Held> held);
 
   // Ends the watches of a deleted model. Call it after the model was removed from the registry.
   void EndWatchesOf(const Model& model);
@@ -45,6 +48,7 @@ class CalibrationWatches {
 
   struct Watcher {
     Reply<v1::WatchCalibrationResponse> stream;
+    std::shared_ptr<AccessControl::Held> held;
     // Weak: a call whose client does not read must not keep a deleted model alive.
     std::weak_ptr<Model> model;
     std::chrono::nanoseconds interval{};

@@ -215,31 +215,40 @@ absl::StatusOr<std::unique_ptr<Message>> Parse(const JsonRequest& http_request) 
 }
 
 template <const auto& kMethod, typename Response, typename Request>
-void Call(Api& api, const Request& request, const std::string& caller,
+void Call(Api& api, const Request& request, CallContext context,
           const std::shared_ptr<JsonCall>& call) {
   api.Serve(kMethod, request,
-            Reply<Response>(std::make_shared<JsonSink<Response>>(
-                CallContext{.method = kMethod.name, .caller = caller}, call)));
+            Reply<Response>(std::make_shared<JsonSink<Response>>(std::move(context), call)));
 }
 
 template <const auto& kMethod, auto kPrepare, typename Request, typename Response>
 absl::Status Serve(Api& api, const JsonRequest& http_request, const std::string& caller,
                    const std::shared_ptr<JsonCall>& call) {
   CALIBD_ASSIGN_OR_RETURN(const auto request, (Parse<Request, kPrepare>(http_request)));
-  Call<kMethod, Response>(api, static_cast<const Request&>(*request), caller, call);
+  Call<kMethod, Response>(api, static_cast<const Request&>(*request),
+                          {.method = kMethod.name,
+                           .caller = caller,
+                           .address = caller,
+                           .identity = http_request.identity},
+                          call);
   return absl::OkStatus();
 }
 
 // Serves a CloudEvent.
 absl::Status ServeInference(Api& api, const JsonRequest& http_request, const std::string& caller,
                             const std::shared_ptr<JsonCall>& call) {
+  CallContext context{.method = kObserve.name,
+                      .caller = caller,
+                      .address = caller,
+                      .identity = http_request.identity};
+  CALIBD_RETURN_IF_ERROR(
+      api.CheckAccess(context, kObserve.right.role, "model", http_request.resource));
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Model> model,
                           FindModel(api.parts().registry, "model", http_request.resource));
   InferenceEvent event = http_request.event;
   event.body = http_request.body;
   return ObserveEvent(api.parts(), model, event,
-                      std::make_shared<JsonSink<v1::ObserveResponse>>(
-                          CallContext{.method = kObserve.name, .caller = caller}, call));
+                      std::make_shared<JsonSink<v1::ObserveResponse>>(std::move(context), call));
 }
 
 // The path with this number of a call, as the contract states it. The number is valid.

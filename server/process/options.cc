@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "server/access/access_control.h"
 #include "server/base/errors.h"
 #include "server/base/listen_address.h"
 #include "server/http/http_hosts.h"
@@ -104,11 +105,19 @@ void AddProcessOptions(CLI::App& app, Options& options) {
       ->check([](const std::string& list) {
         return std::string(ParseHttpHosts(list).status().message());
       });
+  AddOption(app, "insecure-allow-remote", options.insecure_allow_remote,
+            "Allow addresses other than loopback without encryption; otherwise calibd refuses to "
+            "start on "
+            "them. Without --access-file, everyone who reaches the port may call (default: off)");
+  AddOption(app, "access-file", options.access_file,
+            "TOML file that says who may do what. It is read again when its content changes. "
+            "Without it, every caller may do everything");
   AddOption(
-      app, "insecure-allow-remote", options.insecure_allow_remote,
-      "Allow addresses other than loopback; without this calibd refuses to start on them. There "
-      "is no encryption and no access control: everyone who reaches the port may call "
-      "(default: off)");
+      app, "audit-log", options.audit_log,
+      "File for a line of JSON about each change of a model, backup, reload of the access file "
+      "and refused call");
+  AddAmount(app, "audit-log-bytes", options.audit_log_bytes, 1 << 12, kTiB,
+            "Size at which the audit log is rotated; the nine former files are kept");
   AddOption(app, "config", options.config,
             "TOML file with these settings; each key is the name of a flag without --");
   AddOption(app, "log-format", options.log_format, "Log lines as text or json, on stderr")
@@ -289,9 +298,19 @@ void CheckAddress(const char* flag, const std::string& text, bool allow_remote) 
   if (!endpoint.ok()) throw CLI::ValidationError(flag, std::string(endpoint.status().message()));
   if (!endpoint->address().is_loopback() && !allow_remote) {
     throw CLI::ValidationError(
-        flag, absl::StrCat(text,
-                           " is not loopback: calibd has no encryption and no access "
-                           "control, so this needs --insecure-allow-remote"));
+        flag,
+        absl::StrCat(text,
+                     " is not loopback, and the port is not encrypted: listen on loopback "
+                     "behind a proxy that encrypts and identifies clients, or give "
+                     "--insecure-allow-remote, and --access-file to identify them by tokens"));
+  }
+}
+
+// Throws CLI::ValidationError.
+void CheckAccessFile(const std::string& path) {
+  const auto policy = ReadPolicy(path, nullptr);
+  if (!policy.ok()) {
+    throw CLI::ValidationError("--access-file", std::string(policy.status().message()));
   }
 }
 
@@ -378,6 +397,7 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
       std::cout << OpenApiText();
       return Exit{0};
     }
+    if (!options.access_file.empty()) CheckAccessFile(options.access_file);
     if (check_config) {
       std::cout << "the settings are valid\n";
       return Exit{0};

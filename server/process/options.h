@@ -16,6 +16,11 @@ struct Options {
   std::string http_listen = "127.0.0.1:8461";
   std::string http_hosts;
   bool insecure_allow_remote = false;
+  // Empty: every caller may do everything.
+  std::string access_file;
+  // Empty: none.
+  std::string audit_log;
+  std::int64_t audit_log_bytes = std::int64_t{64} << 20;
   std::string config;
   std::string log_format = "text";
   std::string log_level = "info";

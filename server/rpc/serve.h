@@ -3,8 +3,12 @@
 
 #include <grpcpp/server_context.h>
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "server/access/access_control.h"
 #include "server/api/api.h"
 #include "server/net/call_memory.h"
 #include "server/rpc/call_reactor.h"
@@ -22,17 +26,28 @@ class ResponseStream final : public CallReactor<grpc::ServerWriteReactor<Respons
   void OnWriteDone(bool ok) override { this->Written(ok); }
 };
 
+// Returns the alternative names of the client certificate of a connection, which peer() of a gRPC
+// context names; see Policy::FindCertificate. Empty if there is none.
+using CertificateNames = std::function<std::vector<std::string>(const std::string& peer)>;
+
 // Serves gRPC calls with the functions of the API.
 struct CallServer {
   Api& api;
   CallMemory& memory;
+  // Empty without TLS.
+  CertificateNames certificate_names{};
+
+  // The context of a call, with its caller.
+  [[nodiscard]] CallContext ContextOf(const char* method,
+                                      const grpc::CallbackServerContext& context) const;
 
   // Reactor: UnaryCall or ResponseStream. response: the response of a unary call, else null.
   template <template <typename> typename Reactor, typename Response, typename AnyMethod,
             typename Request>
   Reactor<Response>* Serve(const AnyMethod& method, const grpc::CallbackServerContext& context,
                            const Request& request, Response* response) const {
-    const auto call = std::make_shared<Reactor<Response>>(method.name, memory, context, response);
+    const auto call =
+        std::make_shared<Reactor<Response>>(ContextOf(method.name, context), memory, response);
     call->KeepAlive(call);
     api.Serve(method, request, Reply<Response>(call));
     FreeRequest(request);
