@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Type, TypeVar
 
 from calibd import results
 from calibd.client import Client
+from calibd.credentials import Token
 from calibd.stream import ObservationStream
 from calibd.window import RejectedBatch, StreamCounts
 
@@ -110,8 +111,9 @@ class AsyncClient(_Threads):
     server answers, or at the timeout. A Monitor needs no such client: its observe() never waits.
     """
 
-    def __init__(self, target: str | None = None, *, timeout: float = 30.0) -> None:
-        super().__init__(Client(target, timeout=timeout),
+    def __init__(self, target: str | None = None, *, timeout: float = 30.0,
+                 token: Token | None = None) -> None:
+        super().__init__(Client(target, timeout=timeout, token=token),
                          ThreadPoolExecutor(_MAX_CALLS, thread_name_prefix="calibd-call"))
         self._watchers: set[Client] = set()
 

@@ -20,6 +20,7 @@ from calibd.arguments import assign, choose, expect, message, model_name, shown
 from calibd.arrays import POSITIVE_CLASS, Classes, invalid
 from calibd.calls import one_row
 from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
+from calibd.credentials import Token, token_source
 from calibd.declaration import ClassNames, declared
 from calibd.observation import (Observation, check_counts, check_either, check_kind,
                                 checked_message, classes_of, is_ordered_unseen, labels_messages,
@@ -57,6 +58,9 @@ class Client:
     target: "HOST:PORT"; without it the environment variable CALIBD_SERVER or 127.0.0.1:8460. Not
       encrypted: for loopback and trusted networks.
     timeout: seconds for a call with its retries, and for opening a stream.
+    token: what shows a server with identities who calls: a token, the pathlib.Path of a file with it,
+      or a function that returns it. Files are read, and functions called, for each call. Without it,
+      the file that the environment variable CALIBD_TOKEN_FILE names, if there is one.
 
     A model is given as NAME, NAME@VERSION or its resource name, such as models/NAME.
 
@@ -64,10 +68,13 @@ class Client:
     the server says how long to wait; nothing else is.
     """
 
-    def __init__(self, target: str | None = None, *, timeout: float = 30.0) -> None:
+    def __init__(self, target: str | None = None, *, timeout: float = 30.0,
+                 token: Token | None = None) -> None:
         self._target = server_address(target)
-        self._transport = Transport(self._target, arguments.seconds("timeout", timeout))
-        self._stream_channels = StreamChannels(self._target)
+        self._token = token
+        source = token_source(token)
+        self._transport = Transport(self._target, arguments.seconds("timeout", timeout), source)
+        self._stream_channels = StreamChannels(self._target, source)
         # The classes of the models that observe() has sent to, until a call fails.
         self._known: dict[str, Classes] = {}
         # Rows that observe() sent to a model so far if all of them were 0 or 1; None: not all were, or
@@ -90,7 +97,8 @@ class Client:
 
     def __reduce__(self) -> Any:
         """A copy in another process has connections of its own."""
-        return functools.partial(Client, timeout=self._transport.timeout), (self._target,)
+        return functools.partial(Client, timeout=self._transport.timeout,
+                                 token=self._token), (self._target,)
 
     # --- models ---
 

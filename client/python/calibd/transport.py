@@ -16,6 +16,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from calibd import arguments, errors
+from calibd.credentials import with_token
 from calibd.errors import CalibdError
 
 _LOG = logging.getLogger("calibd")
@@ -184,18 +185,19 @@ def unusable() -> CalibdError | None:
         'it, or use multiprocessing.get_context("spawn")')
 
 
-def open_channel(target: str) -> Any:
-    """A channel with a connection of its own."""
+def open_channel(target: str, token: Callable[[], str] | None) -> Any:
+    """A channel with a connection of its own. token: of each call; see token_source."""
     if (error := unusable()) is not None:
         raise error
-    return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
+    return with_token(grpc.insecure_channel(target, options=_CHANNEL_OPTIONS), token)
 
 
 class StreamChannels:
     """The channels that the streams of a client share. Thread-safe."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, token: Callable[[], str] | None) -> None:
         self.target = target
+        self._token = token
         self._forget_parent({})
 
     def _forget_parent(self, inherited: dict[Any, int]) -> None:
@@ -215,7 +217,7 @@ class StreamChannels:
             channel = next((one for one, streams in self._streams.items()
                             if streams < _STREAMS_PER_CONNECTION), None)
             if channel is None:
-                channel = open_channel(self.target)
+                channel = open_channel(self.target, self._token)
             self._streams[channel] = self._streams.get(channel, 0) + 1
             return channel
 
@@ -254,10 +256,11 @@ class Backoff:
 class Transport:
     """The calls of one channel."""
 
-    def __init__(self, target: str, timeout: float) -> None:
+    def __init__(self, target: str, timeout: float, token: Callable[[], str] | None) -> None:
         self.target = target
         self.timeout = timeout
-        self._channel = open_channel(target)
+        self._token = token
+        self._channel = open_channel(target, token)
         # The unary calls of the channel by method.
         self._calls: dict[str, Any] = {}
         self._process = os.getpid()
@@ -288,7 +291,8 @@ class Transport:
         self.check_open()
         if self._process != os.getpid():
             # Kept, because to close it would end the connection of the parent.
-            self._inherited, self._channel = self._channel, open_channel(self.target)
+            self._inherited, self._channel = self._channel, open_channel(
+                self.target, self._token)
             self._calls = {}
             self._process = os.getpid()
         return self._channel
