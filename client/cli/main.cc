@@ -59,6 +59,10 @@ int Run(int argc, char** argv) {
   app.fallthrough();
   app.add_option("--server", context.server, "HOST:PORT of calibd; default 127.0.0.1:8460")
       ->envname("CALIBD_SERVER");
+  app.add_option("--token-file", context.token_file,
+                 "file with the token for calibd, if it asks for one")
+      ->envname("CALIBD_TOKEN_FILE")
+      ->check(CLI::ExistingFile);
   app.add_option("--output", context.output, "table (for people) or json; default table")
       ->check(CLI::IsMember({"table", "json"}));
   app.add_option("--timeout", context.timeout_seconds,
@@ -83,6 +87,7 @@ int Run(int argc, char** argv) {
   AddCompareCommand(app, context);
   AddSimulateCommand(app, context);
   AddStoreCommands(app, context);
+  AddTokenCommand(app, context);
   AddHelpCommands(app, context);
   // Commands that are added later inherit the footer.
   app.footer(kFooter);

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
+#include "token_interceptor.h"
 
 namespace calibd::client {
 
@@ -40,8 +42,12 @@ inline constexpr std::chrono::seconds kKeepalive{60};
   return arguments;
 }
 
-[[nodiscard]] inline std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address) {
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), ChannelSettings());
+// token: see TokenSourceOr.
+[[nodiscard]] inline std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address,
+                                                                  TokenSource token = nullptr) {
+  return grpc::experimental::CreateCustomChannelWithInterceptors(
+      address, grpc::InsecureChannelCredentials(), ChannelSettings(),
+      TokenInterceptors(TokenSourceOr(std::move(token))));
 }
 
 }  // namespace calibd::client

@@ -94,7 +94,7 @@ struct Client::Impl {
       if (auto found = stub.lock()) return found;
     }
     std::shared_ptr<v1::IngestService::Stub> stub =
-        v1::IngestService::NewStub(CreateChannel(address));
+        v1::IngestService::NewStub(CreateChannel(address, options.token));
     further_ingest.push_back(stub);
     return stub;
   }
@@ -214,7 +214,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
     return absl::InvalidArgumentError(
         "connect_timeout, call_timeout and max_attempts must be positive");
   }
-  const std::shared_ptr<grpc::Channel> channel = CreateChannel(address);
+  const std::shared_ptr<grpc::Channel> channel = CreateChannel(address, options.token);
   const Clock::time_point deadline = Clock::now() + options.connect_timeout;
   // A refused connection is reported at once rather than after the timeout; only
   // a silent peer takes that long.

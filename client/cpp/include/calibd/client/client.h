@@ -30,6 +30,10 @@ struct ClientOptions {
   // Ends Connect, OpenStream and every call without a stop of its own with CANCELLED, both running
   // and later calls, from any thread.
   std::stop_token stop{};
+  // Returns the token of a call, or nothing; called for each call, on any thread, and may not
+  // throw; see TokenOfFile. Without it, the token is in the file that the environment variable CALIBD_TOKEN_FILE
+  // names, if there is one.
+  std::function<std::string()> token{};
 };
 
 // Progress, cancellation and deadline of a long call.
