@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
+#include "server/access/access_control.h"
 #include "server/api/api.h"
 #include "server/api/guard.h"
 #include "server/api/health.h"
@@ -61,7 +62,8 @@ std::size_t ThreadCount(std::int64_t option) {
 // The parts are in the order of construction: later ones use earlier ones.
 struct Server::Parts {
   Parts(const Options& the_options, std::unique_ptr<TlsServer> the_tls,
-        std::unique_ptr<Store> the_store, Events the_events)
+        std::unique_ptr<Store> the_store, std::unique_ptr<AuditLog> the_audit,
+        std::unique_ptr<AccessControl> the_access, Events the_events)
       : options(the_options),
         events(std::move(the_events)),
         tls(std::move(the_tls)),
@@ -99,12 +101,16 @@ struct Server::Parts {
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
         history(store, [this](const absl::Status& damage) { health.ReportDamage(damage); }),
+        audit(std::move(the_audit)),
+        access(std::move(the_access)),
         api({.registry = registry,
              .commits = commits,
              .jobs = jobs,
              .ingestor = ingestor,
              .streams = streams,
              .history = history,
+             .access = *access,
+             .audit = *audit,
              .writers = writers,
              .health = health,
              .model_memory_bytes = static_cast<std::size_t>(options.model_memory_bytes),
@@ -126,6 +132,8 @@ struct Server::Parts {
                  .relay = relay_statistics,
                  .tls = tls.get(),
                  .commits = commits,
+                 .access = *access,
+                 .audit = *audit,
                  .call_memory = call_memory,
                  .recovery = recovery,
                  .store_damaged = health.damaged(),
@@ -296,6 +304,8 @@ struct Server::Parts {
   std::unique_ptr<DueWork> due_work;
   OpenStreams streams;
   HistoryReader history;
+  std::unique_ptr<AuditLog> audit;
+  std::unique_ptr<AccessControl> access;
   Api api;
   ModelService models;
   IngestService ingest;
@@ -320,9 +330,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
     certificates->StartReloading();
     tls = std::make_unique<TlsServer>(std::move(certificates));
   }
+  CALIBD_ASSIGN_OR_RETURN(
+      std::unique_ptr<AuditLog> audit,
+      AuditLog::Open(options.audit_log, static_cast<std::size_t>(options.audit_log_bytes)));
+  CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<AccessControl> access,
+                          AccessControl::Open(options.access_file, *audit));
   CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, LocalStore::Open(options.data_dir));
   auto parts =
-      std::make_unique<Parts>(options, std::move(tls), std::move(store), std::move(events));
+      std::make_unique<Parts>(options, std::move(tls), std::move(store), std::move(audit),
+                              std::move(access), std::move(events));
   CALIBD_ASSIGN_OR_RETURN(
       parts->http,
       HttpEndpoint::Start(
@@ -330,6 +346,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
           {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
            .health = parts->health,
            .requests = parts->http_requests,
+           .access = *parts->access,
            .hosts = std::move(hosts)},
           {.api = parts->api,
            .memory = parts->response_memory,

@@ -69,6 +69,10 @@ int Run(int argc, char** argv) {
   app.add_option("--tls-server-name", context.tls.server_name,
                  "name in the certificate of the server; default: the host of --server")
       ->envname("CALIBD_CLIENT_TLS_SERVER_NAME");
+  app.add_option("--token-file", context.token_file,
+                 "file with the token for calibd, if it asks for one")
+      ->envname("CALIBD_TOKEN_FILE")
+      ->check(CLI::ExistingFile);
   app.add_option("--output", context.output, "table (for people) or json; default table")
       ->check(CLI::IsMember({"table", "json"}));
   app.add_option("--timeout", context.timeout_seconds,
@@ -93,6 +97,7 @@ int Run(int argc, char** argv) {
   AddCompareCommand(app, context);
   AddSimulateCommand(app, context);
   AddStoreCommands(app, context);
+  AddTokenCommand(app, context);
   AddHelpCommands(app, context);
   // Commands that are added later inherit the footer.
   app.footer(kFooter);

@@ -1,5 +1,7 @@
 #include "server/api/api.h"
 
+#include <utility>
+
 namespace calibd::server {
 
 absl::StatusOr<std::shared_ptr<Model>> FindModel(const ModelRegistry& registry, const char* field,
@@ -14,6 +16,26 @@ Api::Api(const ApiParts& parts)
       watches_(parts.registry, parts.max_watchers),
       upkeep_(parts.registry, parts.commits, parts.health) {}
 
+absl::Status Api::CheckAccess(const CallContext& call, Role role, const char* field,
+                              const std::string& name) const {
+  CALIBD_RETURN_IF_ERROR(call.identity.status());
+  if (call.identity->unrestricted()) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(const ModelName parsed, ParseModelName(field, name));
+  return parts_.access.Check(*call.identity, call.address, call.method, role, parsed.ToString());
+}
+
+absl::Status Api::CheckAll(const CallContext& call, const Right& right) const {
+  CALIBD_RETURN_IF_ERROR(call.identity.status());
+  if (right.scope == Scope::kReadable) return absl::OkStatus();
+  return parts_.access.Check(*call.identity, call.address, call.method, right.role,
+                             std::string(kAllModels));
+}
+
+bool Api::MayDeclare(const CallContext& call, const std::string& name) const {
+  return call.identity.ok() && call.identity->Has(Role::kWriter, name) &&
+         FindModel(parts_.registry, "model.name", name).ok();
+}
+
 absl::Status Api::ListVerdicts(const v1::ListVerdictsRequest& request,
                                const Reply<v1::ListVerdictsResponse>& reply) {
   return verdicts_.List(request, reply);
@@ -22,7 +44,12 @@ absl::Status Api::ListVerdicts(const v1::ListVerdictsRequest& request,
 absl::Status Api::WatchCalibration(const v1::WatchCalibrationRequest& request,
                                    const Reply<v1::WatchCalibrationResponse>& reply,
                                    NamedModel model) {
-  return watches_.Add(request, reply, model);
+  auto held = parts_.access.Hold(*reply->context().identity, kWatchCalibration.name,
+                                 kWatchCalibration.right.role, model->original().name.ToString(),
+                                 [weak = std::weak_ptr(reply)](const absl::Status& status) {
+                                   if (const auto stream = weak.lock()) stream->End(status);
+                                 });
+  return watches_.Add(request, reply, model, std::move(held));
 }
 
 absl::Status Api::Backup(const v1::BackupRequest& /*request*/,

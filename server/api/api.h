@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +15,8 @@
 #include "calibd/v1/ingest_service.pb.h"
 #include "calibd/v1/model_service.pb.h"
 #include "calibd/v1/store_service.pb.h"
+#include "server/access/access_control.h"
+#include "server/api/audited_sink.h"
 #include "server/api/calibration_watches.h"
 #include "server/api/call.h"
 #include "server/api/health.h"
@@ -37,6 +41,8 @@ struct ApiParts {
   Ingestor& ingestor;
   OpenStreams& streams;
   HistoryReader& history;
+  AccessControl& access;
+  AuditLog& audit;
   ThreadPool& writers;
   // Receives reports of damage that a backup or verification finds.
   Health& health;
@@ -52,19 +58,33 @@ struct ApiParts {
                                                                const char* field,
                                                                const std::string& name);
 
-// Permission that a call requires.
-enum class Rights { kRead, kWrite, kAdmin };
+// What the role of a caller must cover.
+enum class Scope {
+  kModel,     // the model that the request names
+  kReadable,  // nothing: the answer has only the models that the caller may read
+  kStore,     // all models
+};
 
-// One method of the API: its name, the rights that its caller needs, and the function that serves
-// it. The rights are not enforced yet.
+// The right that a call needs.
+struct Right {
+  Role role;
+  Scope scope = Scope::kModel;
+  // The audit log records the call.
+  bool audited = false;
+};
+
+inline constexpr bool kAudited = true;
+
+// One method of the API: its name, the right that its caller needs, and the function that serves
+// it.
 template <typename Function>
 struct Method {
   const char* name;
-  Rights rights;
+  Right right;
   Function function;
 };
 template <typename Function>
-Method(const char*, Rights, Function) -> Method<Function>;
+Method(const char*, Right, Function) -> Method<Function>;
 
 // The API, independent of the transport. Each function takes the request and answers through
 // `reply`, immediately or later; if it returns an error, the call ends with it. The request is
@@ -74,23 +94,28 @@ class Api {
  public:
   explicit Api(const ApiParts& parts);
 
-  // Serves a call with the function of its method: checks the rules of the request, finds the model
-  // that it names, and ends the call with the error or exception of the function.
-  // Errors of the call: those of CheckRules, FindModel and the function.
+  // Serves a call with the function of its method: checks the right of its caller and the rules of
+  // the request, finds the model that it names, and ends the call with the error or exception of
+  // the function. Errors of the call: those of CheckAccess, CheckRules, FindModel and the function.
   template <typename Request, typename Response, typename... Extra>
   void Serve(
       const Method<absl::Status (Api::*)(const Request&, const Reply<Response>&, Extra...)>& method,
-      const Request& request, const Reply<Response>& reply) {
-    reply->Guard(Stage::kStart, [&]() -> absl::Status {
-      CALIBD_RETURN_IF_ERROR(CheckRules(request));
-      if constexpr (sizeof...(Extra) == 0) {
-        return (this->*method.function)(request, reply);
-      } else {
-        const absl::StatusOr<std::shared_ptr<Model>> model = Find(request);
-        return model.ok() ? (this->*method.function)(request, reply, *model) : model.status();
-      }
+      const Request& request, const Reply<Response>& transport) {
+    transport->Guard(Stage::kStart, [&]() -> absl::Status {
+      CALIBD_RETURN_IF_ERROR(CheckRight(transport->context(), method.right, request));
+      const Reply<Response> reply = Audited(method.right, request, transport);
+      absl::Status status = Run(method, request, reply);
+      // Through the reply, which may record the error.
+      if (!status.ok()) reply->End(std::move(status));
+      return absl::OkStatus();
     });
   }
+
+  // Checks the right of a caller on one model. field: of the request, that holds the name, for the
+  // error. Errors: those of the identification of the caller; InvalidArgument for a name that no
+  // model can have; those of Identity::Check.
+  [[nodiscard]] absl::Status CheckAccess(const CallContext& call, Role role, const char* field,
+                                         const std::string& name) const;
 
   using NamedModel = const std::shared_ptr<Model>&;
   absl::Status CreateModel(const v1::CreateModelRequest& request,
@@ -137,16 +162,72 @@ class Api {
   void Stop();
 
  private:
+  // The field of a request that names its model, and the name in it.
+  struct Named {
+    const char* field;
+    const std::string& name;
+  };
   template <typename Request>
-  [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Find(const Request& request) const {
+  static constexpr bool kNamesModel = requires(const Request& request) {
+    request.model();
+  }
+  || requires(const Request& request) { request.name(); };
+  template <typename Request>
+  static Named NameIn(const Request& request) {
     if constexpr (requires { request.model().name(); }) {
-      return FindModel(parts_.registry, "model.name", request.model().name());
+      return {"model.name", request.model().name()};
     } else if constexpr (requires { request.model(); }) {
-      return FindModel(parts_.registry, "model", request.model());
+      return {"model", request.model()};
     } else {
-      return FindModel(parts_.registry, "name", request.name());
+      return {"name", request.name()};
     }
   }
+  template <typename Request>
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Find(const Request& request) const {
+    const Named named = NameIn(request);
+    return FindModel(parts_.registry, named.field, named.name);
+  }
+
+  template <typename Request, typename Response, typename... Extra>
+  [[nodiscard]] absl::Status Run(
+      const Method<absl::Status (Api::*)(const Request&, const Reply<Response>&, Extra...)>& method,
+      const Request& request, const Reply<Response>& reply) {
+    CALIBD_RETURN_IF_ERROR(CheckRules(request));
+    if constexpr (sizeof...(Extra) == 0) {
+      return (this->*method.function)(request, reply);
+    } else {
+      const absl::StatusOr<std::shared_ptr<Model>> model = Find(request);
+      return model.ok() ? (this->*method.function)(request, reply, *model) : model.status();
+    }
+  }
+
+  // Returns a reply that records the end of the call, if it is to be recorded.
+  template <typename Request, typename Response>
+  [[nodiscard]] Reply<Response> Audited(const Right& right, const Request& request,
+                                        const Reply<Response>& reply) const {
+    if (!right.audited || !parts_.audit.enabled()) return reply;
+    std::string resource(kAllModels);
+    if constexpr (kNamesModel<Request>) resource = NameIn(request).name;
+    return std::make_shared<AuditedSink<Response>>(reply, parts_.audit, std::move(resource));
+  }
+
+  // A request that names no model has the scope kReadable or needs the role for all models.
+  template <typename Request>
+  [[nodiscard]] absl::Status CheckRight(const CallContext& call, const Right& right,
+                                        const Request& request) const {
+    if constexpr (kNamesModel<Request>) {
+      const Named named = NameIn(request);
+      if constexpr (std::is_same_v<Request, v1::CreateModelRequest>) {
+        if (MayDeclare(call, named.name)) return absl::OkStatus();
+      }
+      return CheckAccess(call, right.role, named.field, named.name);
+    } else {
+      return CheckAll(call, right);
+    }
+  }
+  [[nodiscard]] absl::Status CheckAll(const CallContext& call, const Right& right) const;
+  // SDKs declare the model to which they write. If the model exists, that changes nothing.
+  [[nodiscard]] bool MayDeclare(const CallContext& call, const std::string& name) const;
 
   const ApiParts parts_;
   VerdictList verdicts_;
@@ -154,29 +235,36 @@ class Api {
   StoreUpkeep upkeep_;
 };
 
-// The methods of the API. StreamObservations is not among the functions: the transport serves it.
-inline constexpr Method kCreateModel{"CreateModel", Rights::kWrite, &Api::CreateModel};
-inline constexpr Method kGetModel{"GetModel", Rights::kRead, &Api::GetModel};
-inline constexpr Method kListModels{"ListModels", Rights::kRead, &Api::ListModels};
-inline constexpr Method kUpdateModel{"UpdateModel", Rights::kAdmin, &Api::UpdateModel};
-inline constexpr Method kDeleteModel{"DeleteModel", Rights::kAdmin, &Api::DeleteModel};
-inline constexpr Method kObserve{"Observe", Rights::kWrite, &Api::Observe};
-inline constexpr Method kStreamObservations{"StreamObservations", Rights::kWrite, nullptr};
-inline constexpr Method kGetCalibration{"GetCalibration", Rights::kRead, &Api::GetCalibration};
-inline constexpr Method kRunTest{"RunTest", Rights::kRead, &Api::RunTest};
-inline constexpr Method kEvaluate{"Evaluate", Rights::kRead, &Api::Evaluate};
-inline constexpr Method kRecalibrate{"Recalibrate", Rights::kRead, &Api::Recalibrate};
-inline constexpr Method kEstimateCalibrationError{"EstimateCalibrationError", Rights::kRead,
-                                                  &Api::EstimateCalibrationError};
-inline constexpr Method kCompareModels{"CompareModels", Rights::kRead, &Api::CompareModels};
-inline constexpr Method kAcknowledgeAlarm{"AcknowledgeAlarm", Rights::kWrite,
-                                          &Api::AcknowledgeAlarm};
-inline constexpr Method kListVerdicts{"ListVerdicts", Rights::kRead, &Api::ListVerdicts};
-inline constexpr Method kGetHistory{"GetHistory", Rights::kRead, &Api::GetHistory};
-inline constexpr Method kWatchCalibration{"WatchCalibration", Rights::kRead,
-                                          &Api::WatchCalibration};
-inline constexpr Method kBackup{"Backup", Rights::kAdmin, &Api::Backup};
-inline constexpr Method kVerify{"Verify", Rights::kAdmin, &Api::Verify};
+// The methods of the API and their rights, the only place that states them. StreamObservations is
+// not among the functions: the transport serves it. AcknowledgeAlarm, CreateModel and UpdateModel
+// change what all users of a model see.
+inline constexpr Method kCreateModel{
+    "CreateModel", {Role::kOperator, Scope::kModel, kAudited}, &Api::CreateModel};
+inline constexpr Method kGetModel{"GetModel", {Role::kReader}, &Api::GetModel};
+inline constexpr Method kListModels{
+    "ListModels", {Role::kReader, Scope::kReadable}, &Api::ListModels};
+inline constexpr Method kUpdateModel{
+    "UpdateModel", {Role::kOperator, Scope::kModel, kAudited}, &Api::UpdateModel};
+inline constexpr Method kDeleteModel{
+    "DeleteModel", {Role::kAdmin, Scope::kModel, kAudited}, &Api::DeleteModel};
+inline constexpr Method kObserve{"Observe", {Role::kWriter}, &Api::Observe};
+inline constexpr Method kStreamObservations{"StreamObservations", {Role::kWriter}, nullptr};
+inline constexpr Method kGetCalibration{"GetCalibration", {Role::kReader}, &Api::GetCalibration};
+inline constexpr Method kRunTest{"RunTest", {Role::kReader}, &Api::RunTest};
+inline constexpr Method kEvaluate{"Evaluate", {Role::kReader}, &Api::Evaluate};
+inline constexpr Method kRecalibrate{"Recalibrate", {Role::kReader}, &Api::Recalibrate};
+inline constexpr Method kEstimateCalibrationError{
+    "EstimateCalibrationError", {Role::kReader}, &Api::EstimateCalibrationError};
+inline constexpr Method kCompareModels{"CompareModels", {Role::kReader}, &Api::CompareModels};
+inline constexpr Method kAcknowledgeAlarm{
+    "AcknowledgeAlarm", {Role::kOperator, Scope::kModel, kAudited}, &Api::AcknowledgeAlarm};
+inline constexpr Method kListVerdicts{
+    "ListVerdicts", {Role::kReader, Scope::kReadable}, &Api::ListVerdicts};
+inline constexpr Method kGetHistory{"GetHistory", {Role::kReader}, &Api::GetHistory};
+inline constexpr Method kWatchCalibration{
+    "WatchCalibration", {Role::kReader}, &Api::WatchCalibration};
+inline constexpr Method kBackup{"Backup", {Role::kAdmin, Scope::kStore, kAudited}, &Api::Backup};
+inline constexpr Method kVerify{"Verify", {Role::kAdmin, Scope::kStore}, &Api::Verify};
 
 }  // namespace calibd::server
 

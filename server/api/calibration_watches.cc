@@ -108,7 +108,8 @@ CalibrationWatches::~CalibrationWatches() { Stop(); }
 
 absl::Status CalibrationWatches::Add(const WatchRequest& request,
                                      const Reply<v1::WatchCalibrationResponse>& stream,
-                                     const std::shared_ptr<Model>& model) {
+                                     const std::shared_ptr<Model>& model,
+                                     std::shared_ptr<AccessControl::Held> held) {
   const std::chrono::nanoseconds interval = IntervalOf(request);
   const std::string& owner = stream->context().owner;
   std::int64_t number = 0;
@@ -122,6 +123,7 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
     if (!shares_.Take(owner)) return TooManyWatchersError(shares_, owner);
     number = next_number_++;
     watchers_[number] = {.stream = stream,
+                         .held = std::move(held),
                          .model = model,
                          .interval = interval,
                          .revision = request.after_revision(),

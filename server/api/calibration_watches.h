@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/v1/calibration_service.pb.h"
+#include "server/access/access_control.h"
 #include "server/api/call.h"
 #include "server/executor/fair_shares.h"
 #include "server/state/model_registry.h"
@@ -29,11 +30,13 @@ class CalibrationWatches {
   CalibrationWatches(const CalibrationWatches&) = delete;
   CalibrationWatches& operator=(const CalibrationWatches&) = delete;
 
-  // Errors: InvalidArgument; NotFound; ResourceExhausted if there are max_watchers already, or if
-  // the caller has its share of them (see FairShares); Unavailable.
+  // held: the right of the caller, kept while the watch is open. Errors: InvalidArgument; NotFound;
+  // ResourceExhausted if there are max_watchers already, or if the caller has its share of them
+  // (see FairShares); Unavailable.
   [[nodiscard]] absl::Status Add(const v1::WatchCalibrationRequest& request,
                                  const Reply<v1::WatchCalibrationResponse>& stream,
-                                 const std::shared_ptr<Model>& model);
+                                 const std::shared_ptr<Model>& model,
+                                 std::shared_ptr<AccessControl::Held> held);
 
   // Ends the watches of a deleted model. Call it after the model was removed from the registry.
   void EndWatchesOf(const Model& model);
@@ -47,6 +50,7 @@ class CalibrationWatches {
 
   struct Watcher {
     Reply<v1::WatchCalibrationResponse> stream;
+    std::shared_ptr<AccessControl::Held> held;
     // Weak: a call whose client does not read must not keep a deleted model alive.
     std::weak_ptr<Model> model;
     std::chrono::nanoseconds interval{};

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/access/access_control.h"
 #include "server/api/guard.h"
 
 namespace calibd::server {
@@ -17,8 +19,12 @@ struct CallContext {
   const char* method = "";
   // The caller's address in the form of the transport, such as "ipv4:127.0.0.1:50312".
   std::string caller;
-  // Whose share of jobs and watches the call takes: the address by which the caller is counted.
+  // Whose share of jobs and watches the call takes; see OwnerOf.
   std::string owner{};
+  // The caller's address for people.
+  std::string address{};
+  // Who calls. A call whose transport has not identified the caller is refused.
+  absl::StatusOr<Identity> identity = absl::UnauthenticatedError("the caller was not identified");
 };
 
 // One call. No function blocks. Thread-safe.

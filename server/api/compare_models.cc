@@ -197,6 +197,8 @@ absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
                                 const Reply<v1::CompareModelsResponse>& reply, NamedModel model) {
   const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
   CALIBD_RETURN_IF_ERROR(CheckCall(*declaration, WindowCall::kComparison));
+  CALIBD_RETURN_IF_ERROR(
+      CheckAccess(reply->context(), kCompareModels.right.role, "baseline", request.baseline()));
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Model> baseline,
                           FindModel(parts_.registry, "baseline", request.baseline()));
   const std::shared_ptr<const ModelDeclaration> of_baseline = baseline->declaration();

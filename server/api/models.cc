@@ -77,10 +77,11 @@ absl::Status DeletionError(const absl::Status& deleted) {
                                  "that disk and delete the model again");
 }
 
-absl::Status ListPage(const ModelRegistry& registry, const v1::ListModelsRequest& request,
-                      v1::ListModelsResponse& response) {
+absl::Status ListPage(const ModelRegistry& registry, const Identity& caller,
+                      const v1::ListModelsRequest& request, v1::ListModelsResponse& response) {
   CALIBD_ASSIGN_OR_RETURN(const Page page, ParsePage(request.page_size(), request.page_token()));
-  CALIBD_ASSIGN_OR_RETURN(const auto models, registry.List(page.after, page.size + 1));
+  CALIBD_ASSIGN_OR_RETURN(const auto models,
+                          ListReadable(registry, caller, page.after, page.size + 1));
   // Declarations with class names or matrices may be long. The page ends before the message becomes
   // too large, but contains at least one model.
   std::size_t bytes = 0;
@@ -165,7 +166,7 @@ absl::Status Api::DeleteModel(const v1::DeleteModelRequest& /*request*/,
 absl::Status Api::ListModels(const v1::ListModelsRequest& request,
                              const Reply<v1::ListModelsResponse>& reply) {
   reply->Answer([&](v1::ListModelsResponse& response) {
-    return ListPage(parts_.registry, request, response);
+    return ListPage(parts_.registry, *reply->context().identity, request, response);
   });
   return absl::OkStatus();
 }

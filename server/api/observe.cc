@@ -11,19 +11,21 @@ namespace calibd::server {
 namespace {
 
 constexpr std::chrono::milliseconds kBusyRetryDelay{200};
-// Returns the position of a batch if the request has an id or names a producer. Errors:
-// InvalidArgument.
-absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRequest& request) {
+// Returns the position of a batch of the caller if the request has an id or names a producer.
+// Errors: InvalidArgument.
+absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRequest& request,
+                                                             const Identity& caller) {
   if (!request.request_id().empty()) {
     if (request.has_producer()) {
       return InvalidFieldError("request_id",
                                "is set together with producer, expected at most one of them");
     }
-    return ProducerPosition{.producer_id = request.request_id(), .sequence = 1, .request = true};
+    return ProducerPosition{
+        .producer_id = caller.Scoped(request.request_id()), .sequence = 1, .request = true};
   }
   if (!request.has_producer()) return std::nullopt;
   const v1::ObserveRequest::Producer& producer = request.producer();
-  return ProducerPosition{.producer_id = producer.producer_id(),
+  return ProducerPosition{.producer_id = caller.Scoped(producer.producer_id()),
                           .epoch = producer.epoch(),
                           .sequence = producer.sequence()};
 }
@@ -41,7 +43,8 @@ absl::Status Answer(const Settlement& settlement, bool labels, v1::ObserveRespon
 // The batch is settled even if the caller has disconnected.
 absl::Status Api::Observe(const v1::ObserveRequest& request,
                           const Reply<v1::ObserveResponse>& reply, NamedModel model) {
-  CALIBD_ASSIGN_OR_RETURN(const std::optional<ProducerPosition> position, ReadPosition(request));
+  CALIBD_ASSIGN_OR_RETURN(const std::optional<ProducerPosition> position,
+                          ReadPosition(request, *reply->context().identity));
   IngestQueue::RoomPtr room =
       parts_.ingestor.queue().TryTake(model->id(), QueuedBytes(request.ByteSizeLong()));
   if (room == nullptr) {

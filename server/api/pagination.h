@@ -3,9 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/access/access_control.h"
+#include "server/state/model_registry.h"
 
 namespace calibd::server {
 
@@ -22,6 +26,13 @@ struct Page {
 
 // Returns the token of the page that follows the one ending with this name.
 [[nodiscard]] std::string MakePageToken(const std::string& last_name);
+
+// Returns up to `limit` models that the caller may read and whose names come after `after`,
+// ascending. Errors: Unavailable before the models are recovered. Cost: O(models that are looked
+// at).
+[[nodiscard]] absl::StatusOr<std::vector<std::shared_ptr<Model>>> ListReadable(
+    const ModelRegistry& registry, const Identity& caller, const std::string& after,
+    std::size_t limit);
 
 }  // namespace calibd::server
 

@@ -78,14 +78,19 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
 
 }  // namespace
 
-absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(double rate) const {
-  Tested tested{.rate = rate, .time = std::chrono::steady_clock::now()};
+absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(const Identity& caller,
+                                                         double rate) const {
+  Tested tested{.caller = caller.name(),
+                .policy_version = caller.policy_version(),
+                .rate = rate,
+                .time = std::chrono::steady_clock::now()};
   std::vector<std::int64_t> ids;
   std::vector<double> e_values;
   std::string after;
   std::size_t listed = 0;
   do {
-    CALIBD_ASSIGN_OR_RETURN(const auto models, registry_.List(after, kModelsAtATime));
+    CALIBD_ASSIGN_OR_RETURN(const auto models,
+                            ListReadable(registry_, caller, after, kModelsAtATime));
     for (const std::shared_ptr<Model>& model : models) {
       const std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
       if (snapshot->monitor.has_value() &&
@@ -106,15 +111,18 @@ absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(double rate) const {
   return tested;
 }
 
-absl::Status VerdictList::ListPage(const Page& page, double rate,
+absl::Status VerdictList::ListPage(const Identity& caller, const Page& page, double rate,
                                    v1::ListVerdictsResponse& response) {
   const bool known = !page.after.empty() && tested_.has_value() && tested_->rate == rate &&
+                     tested_->caller == caller.name() &&
+                     tested_->policy_version == caller.policy_version() &&
                      std::chrono::steady_clock::now() - tested_->time < kTestedAge;
   if (!known) {
-    CALIBD_ASSIGN_OR_RETURN(tested_, TestAll(rate));
+    CALIBD_ASSIGN_OR_RETURN(tested_, TestAll(caller, rate));
   }
   // One extra model shows whether there is another page.
-  CALIBD_ASSIGN_OR_RETURN(const auto models, registry_.List(page.after, page.size + 1));
+  CALIBD_ASSIGN_OR_RETURN(const auto models,
+                          ListReadable(registry_, caller, page.after, page.size + 1));
   response.set_tested_models(tested_->models);
   response.set_rejected_models(static_cast<std::int32_t>(tested_->rejected.size()));
   const auto now = std::chrono::system_clock::now();
@@ -146,8 +154,9 @@ absl::Status VerdictList::List(const v1::ListVerdictsRequest& request,
   try {
     thread_.Post([this, page, rate, reply] {
       --calls_;
-      reply->Answer(
-          [&](v1::ListVerdictsResponse& response) { return ListPage(page, rate, response); });
+      reply->Answer([&](v1::ListVerdictsResponse& response) {
+        return ListPage(*reply->context().identity, page, rate, response);
+      });
     });
   } catch (...) {
     --calls_;

@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/v1/calibration_service.pb.h"
+#include "server/access/access_control.h"
 #include "server/api/call.h"
 #include "server/api/pagination.h"
 #include "server/executor/thread_pool.h"
@@ -18,9 +20,9 @@
 
 namespace calibd::server {
 
-// ListVerdicts: the newest published state of each model of a page, and e-BH over all models,
-// computed once for all pages of a list. It runs on a thread of its own, because it reads the state
-// of every model.
+// ListVerdicts: the newest published state of each model of a page, and e-BH over all models that
+// the caller may read, computed once for all pages of a list. It runs on a thread of its own,
+// because it reads the state of every model.
 class VerdictList {
  public:
   // Maximum number of queued calls.
@@ -36,8 +38,10 @@ class VerdictList {
                                   const Reply<v1::ListVerdictsResponse>& reply);
 
  private:
-  // The result of e-BH over all models.
+  // The result of e-BH over all models that one caller may read.
   struct Tested {
+    std::string caller;
+    std::uint64_t policy_version = 0;
     double rate = 0;
     std::chrono::steady_clock::time_point time;
     std::int32_t models = 0;
@@ -45,8 +49,8 @@ class VerdictList {
     std::vector<std::int64_t> rejected{};
   };
 
-  [[nodiscard]] absl::StatusOr<Tested> TestAll(double rate) const;
-  [[nodiscard]] absl::Status ListPage(const Page& page, double rate,
+  [[nodiscard]] absl::StatusOr<Tested> TestAll(const Identity& caller, double rate) const;
+  [[nodiscard]] absl::Status ListPage(const Identity& caller, const Page& page, double rate,
                                       v1::ListVerdictsResponse& response);
 
   const ModelRegistry& registry_;

@@ -18,6 +18,7 @@
 #include "server/http/http_error.h"
 #include "server/http/http_hosts.h"
 #include "server/http/json_api.h"
+#include "server/http/login.h"
 #include "server/http/open_api.h"
 #include "server/http/page.h"
 #include "server/intake/inference_event.h"
@@ -35,12 +36,16 @@ HttpResponse AnswerReady(const HttpRequest& /*request*/, const HttpHandlers& han
              : MakeHttpResponse(http::status::service_unavailable, "not ready: " + reason + "\n");
 }
 
+// What the caller needs.
+enum class Need { kNothing, kIdentity, kReaderOfAll };
+
 // The answer to GET of a path.
 struct Route {
   std::string_view path;
   HttpResponse (*answer)(const HttpRequest& request, const HttpHandlers& handlers);
   // Served on restricted connections too.
   bool health_check = false;
+  Need need = Need::kReaderOfAll;
 };
 
 HttpResponse AnswerFile(const HttpRequest& request, const HttpHandlers& /*handlers*/) {
@@ -48,9 +53,10 @@ HttpResponse AnswerFile(const HttpRequest& request, const HttpHandlers& /*handle
 }
 
 constexpr std::array<Route, 7> kRoutes{{
-    {.path = "/", .answer = AnswerFile},
-    {.path = "/page.css", .answer = AnswerFile},
-    {.path = "/page.js", .answer = AnswerFile},
+    {.path = "/", .answer = AnswerFile, .need = Need::kIdentity},
+    // They are the same for everybody.
+    {.path = "/page.css", .answer = AnswerFile, .need = Need::kNothing},
+    {.path = "/page.js", .answer = AnswerFile, .need = Need::kNothing},
     {.path = "/metrics",
      .answer =
          [](const HttpRequest& /*request*/, const HttpHandlers& handlers) {
@@ -62,13 +68,15 @@ constexpr std::array<Route, 7> kRoutes{{
          [](const HttpRequest& /*request*/, const HttpHandlers& /*handlers*/) {
            return MakeHttpResponse(http::status::ok, "ok\n");
          },
-     .health_check = true},
-    {.path = "/readyz", .answer = AnswerReady, .health_check = true},
+     .health_check = true,
+     .need = Need::kNothing},
+    {.path = "/readyz", .answer = AnswerReady, .health_check = true, .need = Need::kNothing},
     {.path = kOpenApiPath,
      .answer =
          [](const HttpRequest& /*request*/, const HttpHandlers& /*handlers*/) {
            return MakeHttpResponse(http::status::ok, std::string(OpenApiText()), kJsonType);
-         }},
+         },
+     .need = Need::kIdentity},
 }};
 
 // The route of a request; null if its path is unknown.
@@ -116,6 +124,21 @@ bool IsSameOrigin(const HttpRequest& request) {
   });
 }
 
+absl::Status CheckOrigin(const HttpRequest& request) {
+  return IsSameOrigin(request) ? absl::OkStatus()
+                               : MakeError(absl::StatusCode::kPermissionDenied, "FOREIGN_ORIGIN",
+                                           "pages of another origin may not write");
+}
+
+absl::Status CheckBodyLength(const HttpRequest& request) {
+  if (request.count(http::field::transfer_encoding) > 0 ||
+      request.count(http::field::content_length) != 1) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "LENGTH_REQUIRED",
+                     "one Content-Length is needed, and no Transfer-Encoding");
+  }
+  return absl::OkStatus();
+}
+
 // Refuses a POST whose content type a web page may send to another origin without asking. Browsers
 // send neither the others nor ce-id. event: the path takes CloudEvents.
 absl::Status CheckContentType(const HttpRequest& request, bool event) {
@@ -142,7 +165,34 @@ absl::Status CheckContentType(const HttpRequest& request, bool event) {
                            "the Content-Type application/cloudevents+json");
 }
 
+// The caller may make the request. Errors: Unauthenticated; PermissionDenied.
+absl::Status CheckNeed(const Route& route, const HttpRequest& request, const HttpPeer& peer,
+                       const AccessControl& access) {
+  if (route.need == Need::kNothing) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(const Identity caller,
+                          CallerOf(request, peer, std::string(route.path), access));
+  if (route.need == Need::kIdentity) return absl::OkStatus();
+  return access.Check(caller, peer.address, std::string(route.path).c_str(), Role::kReader,
+                      std::string(kAllModels));
+}
+
 }  // namespace
+
+absl::StatusOr<Identity> CallerOf(const HttpRequest& request, const HttpPeer& peer,
+                                  const std::string& path, const AccessControl& access) {
+  if (!access.enabled()) return Identity::Unrestricted();
+  if (request.count(http::field::authorization) > 1) {
+    return MakeError(absl::StatusCode::kUnauthenticated, "NO_CREDENTIALS",
+                     "more than one Authorization header, expected one");
+  }
+  const beast::string_view header = request[http::field::authorization];
+  const std::string session = SessionOf(request);
+  return access.Identify({.authorization = {header.data(), header.size()},
+                          .session = session,
+                          .certificate_names = peer.certificate_names,
+                          .address = peer.address,
+                          .method = path});
+}
 
 HttpResponse MakeHttpResponse(http::status status, std::string body, const char* type) {
   HttpResponse response(status, 11);
@@ -176,18 +226,17 @@ absl::Status CheckWrite(const HttpRequest& request, bool event) {
   if (request.method() == http::verb::get || request.method() == http::verb::head) {
     return absl::OkStatus();
   }
-  if (!IsSameOrigin(request)) {
-    return MakeError(absl::StatusCode::kPermissionDenied, "FOREIGN_ORIGIN",
-                     "pages of another origin may not write");
-  }
+  CALIBD_RETURN_IF_ERROR(CheckOrigin(request));
   if (request.method() == http::verb::delete_) return absl::OkStatus();
   CALIBD_RETURN_IF_ERROR(CheckContentType(request, event));
-  if (request.count(http::field::transfer_encoding) > 0 ||
-      request.count(http::field::content_length) != 1) {
-    return MakeError(absl::StatusCode::kInvalidArgument, "LENGTH_REQUIRED",
-                     "one Content-Length is needed, and no Transfer-Encoding");
-  }
-  return absl::OkStatus();
+  return CheckBodyLength(request);
+}
+
+absl::Status CheckLogin(const HttpRequest& request, const std::vector<std::string>& hosts,
+                        bool restricted) {
+  CALIBD_RETURN_IF_ERROR(CheckRequest(request, hosts, restricted));
+  CALIBD_RETURN_IF_ERROR(CheckOrigin(request));
+  return CheckBodyLength(request);
 }
 
 HttpRoute RouteOf(const HttpRequest& request) {
@@ -207,7 +256,7 @@ bool IsHealthCheck(const HttpRequest& request) {
 }
 
 HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handlers,
-                           bool restricted) {
+                           const HttpPeer& peer, bool restricted) {
   const Route* const route = FindRoute(request);
   const bool health_check = route != nullptr && route->health_check;
   const bool reads = request.method() == http::verb::get || request.method() == http::verb::head;
@@ -218,6 +267,8 @@ HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handl
   if (error.ok() && route == nullptr) {
     error = MakeError(absl::StatusCode::kNotFound, "UNKNOWN_PATH", "not found");
   }
+  if (error.ok()) error = CheckNeed(*route, request, peer, handlers.access);
+  if (absl::IsUnauthenticated(error) && route->path == "/") return AnswerLogin();
   const beast::string_view target = request.target();
   return error.ok() ? route->answer(request, handlers)
                     : AnswerError(error, {target.data(), target.size()});
@@ -230,6 +281,10 @@ HttpResponse AnswerError(const absl::Status& error, std::string_view target) {
                                : MakeHttpResponse(status, JsonErrorText(error) + "\n", kJsonType);
   if (const std::optional<std::int64_t> seconds = RetrySeconds(error)) {
     response.set(http::field::retry_after, std::to_string(*seconds));
+  }
+  // RFC 9110, 11.6.1. Basic is not offered, because browsers would ask for a name and a password.
+  if (status == http::status::unauthorized) {
+    response.set(http::field::www_authenticate, "Bearer realm=\"calibd\"");
   }
   if (status == http::status::method_not_allowed) {
     response.set(http::field::allow, AllowedMethods(target));

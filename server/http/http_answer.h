@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/access/access_control.h"
 #include "server/api/health.h"
 #include "server/http/http_message.h"
 #include "server/observability/http_statistics.h"
@@ -28,9 +30,27 @@ struct HttpHandlers {
   const Health& health;
   // Counts the requests. Must outlive the endpoint.
   HttpStatistics& requests;
+  // Must outlive the endpoint.
+  const AccessControl& access;
   // Names by which clients reach this server; see IsAllowedHost.
   std::vector<std::string> hosts;
 };
+
+// The client of a connection.
+struct HttpPeer {
+  // With its port.
+  std::string address{};
+  // The connection is encrypted.
+  bool tls = false;
+  // The alternative names of the verified client certificate; see Policy::FindCertificate.
+  std::vector<std::string> certificate_names{};
+};
+
+// Who sends a request: by its header Authorization, by the session of the page, or by the client
+// certificate of its connection. path: its template, for the audit log. Errors: Unauthenticated.
+[[nodiscard]] absl::StatusOr<Identity> CallerOf(const HttpRequest& request, const HttpPeer& peer,
+                                                const std::string& path,
+                                                const AccessControl& access);
 
 // Sets the limits for a request. A request with a longer body is refused as soon as its header was
 // read.
@@ -55,6 +75,12 @@ void LimitRequest(HttpParser& parser, std::uint64_t max_body_bytes);
 // not JSON (event: not a CloudEvent either), is compressed or has no declared length.
 [[nodiscard]] absl::Status CheckWrite(const HttpRequest& request, bool event);
 
+// Checks a POST of the form of AnswerLogin. Errors: those of CheckRequest; PermissionDenied if a
+// web page of another origin sends it; InvalidArgument unless it declares the length of its body
+// once.
+[[nodiscard]] absl::Status CheckLogin(const HttpRequest& request,
+                                      const std::vector<std::string>& hosts, bool restricted);
+
 inline constexpr char kJsonType[] = "application/json";
 
 // A response that is not stored by caches and that browsers do not interpret as another type.
@@ -63,9 +89,11 @@ inline constexpr char kJsonType[] = "application/json";
 
 // Serves GET and HEAD of the page (AnswerPage), /metrics, /healthz (200 while the process runs),
 // /readyz (200 while calibd is ready, otherwise 503 with the reason) and the description of the
-// API. restricted: only health checks are served. Throws what the handlers throw.
+// API. Health checks need no identity, /metrics a reader of all models, and everything else any
+// identity; browsers without one get a form for a token in place of the page. restricted: only
+// health checks are served. Throws what the handlers throw.
 [[nodiscard]] HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handlers,
-                                         bool restricted);
+                                         const HttpPeer& peer, bool restricted);
 
 // The response to a request that failed: in JSON for the paths of the API, and for a request whose
 // target could not be read and is empty; a line of text for others.

@@ -31,6 +31,7 @@
 #include "server/http/http_stream.h"
 #include "server/http/json_api.h"
 #include "server/http/json_call.h"
+#include "server/http/login.h"
 #include "server/net/peer_identity.h"
 
 namespace calibd::server {
@@ -83,6 +84,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     beast::error_code ignored;
     const tcp::endpoint peer = stream_.tcp().socket().remote_endpoint(ignored);
     peer_ = FormatAddress(peer);
+    client_.address = peer_;
   }
   ~Session() { EndCall(); }
   Session(const Session&) = delete;
@@ -118,6 +120,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       }
     } else {
       identity_ = tls.identity();
+      client_.tls = true;
+      if (identity_ != nullptr) client_.certificate_names = identity_->names;
       Read();
     }
   }
@@ -157,10 +161,13 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
           request.method() == http::verb::get || request.method() == http::verb::head;
       if (IsJsonPath(target_)) {
         BeginCall(restricted);
+      } else if (IsLogin(request)) {
+        BeginLogin(restricted);
       } else if (const beast::error_code body = CheckNoBody(*parser_); body && reads) {
         FailToRead(body);
       } else {
-        Write(AnswerRequest(request, endpoint_.handlers_, restricted), request.keep_alive());
+        Write(AnswerRequest(request, endpoint_.handlers_, client_, restricted),
+              request.keep_alive());
       }
     } catch (const std::exception& failure) {
       spdlog::error("an HTTP request failed: {}", failure.what());
@@ -174,7 +181,9 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     request_ = {.last_event = std::string(header["Last-Event-ID"]), .event = EventOf(header)};
     const auto route = FindJsonRoute(header.method(), target_, request_);
     if (route.ok()) timed_->route.path = TemplateOf(**route);
+    request_.identity = CallerOf(header, client_, timed_->route.path, endpoint_.handlers_.access);
     absl::Status allowed = CheckRequest(header, endpoint_.handlers_.hosts, restricted);
+    allowed.Update(request_.identity.status());
     allowed.Update(route.status());
     if (allowed.ok()) allowed = CheckWrite(header, (*route)->cloud_event);
     if (!allowed.ok()) {
@@ -210,12 +219,40 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
         });
   }
 
+  // Serves the form for a token, which is sent from the page that AnswerLogin returns.
+  void BeginLogin(bool restricted) {
+    const HttpRequest& header = parser_->get();
+    absl::Status allowed = CheckLogin(header, endpoint_.handlers_.hosts, restricted);
+    if (allowed.ok() && parser_->content_length().value_or(0) > kMaxLoginBytes) {
+      allowed = ReadError(http::error::body_limit);
+    }
+    if (!allowed.ok()) {
+      Fail(allowed);
+      return;
+    }
+    login_ = true;
+    body_.emplace(*std::move(parser_));
+    slot_->SetIdle(true);
+    stream_.expires_after(kHeaderDeadline);
+    ReadBody();
+  }
+
   void ReadBody() {
     http::async_read(stream_, buffer_, *body_,
                      [self = shared_from_this()](const beast::error_code& error, std::size_t) {
                        if (!error) self->request_.body = std::move(self->body_->get().body());
-                       self->Serve(error);
+                       self->login_ ? self->ServeLogin(error) : self->Serve(error);
                      });
+  }
+
+  void ServeLogin(const beast::error_code& error) {
+    login_ = false;
+    if (error) {
+      FailToRead(error);
+      return;
+    }
+    slot_->SetIdle(false);
+    Write(LogIn(request_.body, endpoint_.handlers_.access, client_.tls), false);
   }
 
   // Posts the call to the thread that parses requests.
@@ -448,6 +485,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   std::string peer_;
   // Null without a certificate of the client.
   std::shared_ptr<const PeerIdentity> identity_;
+  HttpPeer client_;
   // Larger than the limit of a header, so that the parser and not the buffer refuses it.
   beast::flat_buffer buffer_{std::size_t{2} * kMaxHttpHeaderBytes};
   std::optional<HttpParser> parser_;
@@ -462,6 +500,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   JsonRequest request_;
   const JsonRoute* route_ = nullptr;
   bool keep_alive_ = false;
+  // The body that is read is that of a login.
+  bool login_ = false;
   std::shared_ptr<JsonCall> call_;
   boost::asio::steady_timer timer_;
   bool waiting_ = false;

@@ -214,36 +214,42 @@ absl::StatusOr<std::unique_ptr<Message>> Parse(const JsonRequest& http_request) 
   return request;
 }
 
+CallContext ContextOf(const char* method, const JsonRequest& request, const std::string& caller) {
+  return {.method = method,
+          .caller = caller,
+          .owner = OwnerOf(request.identity, CallerAddress(caller)),
+          .address = caller,
+          .identity = request.identity};
+}
+
 template <const auto& kMethod, typename Response, typename Request>
-void Call(Api& api, const Request& request, const std::string& caller,
+void Call(Api& api, const Request& request, CallContext context,
           const std::shared_ptr<JsonCall>& call) {
-  api.Serve(
-      kMethod, request,
-      Reply<Response>(std::make_shared<JsonSink<Response>>(
-          CallContext{.method = kMethod.name, .caller = caller, .owner = CallerAddress(caller)},
-          call)));
+  api.Serve(kMethod, request,
+            Reply<Response>(std::make_shared<JsonSink<Response>>(std::move(context), call)));
 }
 
 template <const auto& kMethod, auto kPrepare, typename Request, typename Response>
 absl::Status Serve(Api& api, const JsonRequest& http_request, const std::string& caller,
                    const std::shared_ptr<JsonCall>& call) {
   CALIBD_ASSIGN_OR_RETURN(const auto request, (Parse<Request, kPrepare>(http_request)));
-  Call<kMethod, Response>(api, static_cast<const Request&>(*request), caller, call);
+  Call<kMethod, Response>(api, static_cast<const Request&>(*request),
+                          ContextOf(kMethod.name, http_request, caller), call);
   return absl::OkStatus();
 }
 
 // Serves a CloudEvent.
 absl::Status ServeInference(Api& api, const JsonRequest& http_request, const std::string& caller,
                             const std::shared_ptr<JsonCall>& call) {
+  CallContext context = ContextOf(kObserve.name, http_request, caller);
+  CALIBD_RETURN_IF_ERROR(
+      api.CheckAccess(context, kObserve.right.role, "model", http_request.resource));
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Model> model,
                           FindModel(api.parts().registry, "model", http_request.resource));
   InferenceEvent event = http_request.event;
   event.body = http_request.body;
-  return ObserveEvent(
-      api.parts(), model, event,
-      std::make_shared<JsonSink<v1::ObserveResponse>>(
-          CallContext{.method = kObserve.name, .caller = caller, .owner = CallerAddress(caller)},
-          call));
+  return ObserveEvent(api.parts(), model, event,
+                      std::make_shared<JsonSink<v1::ObserveResponse>>(std::move(context), call));
 }
 
 // The path with this number of a call, as the contract states it. The number is valid.

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/access/access_control.h"
 #include "server/intake/inference_event.h"
 
 namespace calibd::server {
@@ -23,6 +24,8 @@ inline constexpr std::string_view kApiPrefix = "/v1/";
 inline constexpr std::string_view kOpenApiPath = "/v1/openapi.json";
 
 struct JsonRequest {
+  // Who calls.
+  absl::StatusOr<Identity> identity = absl::UnauthenticatedError("the caller was not identified");
   // The resource that the path names, such as "models/weather/versions/2"; may be empty.
   std::string resource{};
   // The part of the target after "?".

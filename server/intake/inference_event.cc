@@ -392,7 +392,9 @@ absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& m
       batch.content_hash = HashUntimed((*read)->observations);
       // The request ids of Observe have no slash.
       position = ProducerPosition{
-          .producer_id = absl::StrCat("inference/", (*read)->id), .sequence = 1, .request = true};
+          .producer_id = reply->context().identity->Scoped(absl::StrCat("inference/", (*read)->id)),
+          .sequence = 1,
+          .request = true};
     }
   } else {
     batch.kind = RejectedRow{.rows = 1, .reason = read.status()};

@@ -47,13 +47,13 @@ struct EventPredictions {
     const InferenceEvent& event, const ModelDeclaration& declaration,
     std::int64_t rows_like_classes = 0);
 
-// Counts the predictions of an event, and answers as Observe does. The id of the event is a request
-// id, under which the same predictions count once, whatever their time. An event that is not an
-// answer is accepted with 0 rows. An event that cannot be read counts as a rejected batch of one
-// row. Accepted rows that are like classes are counted for ReadInferenceEvent. Errors:
-// ResourceExhausted if the ingest queue is full. Errors of the answer: those of
-// ReadInferenceEvent, FailedPrecondition if the model does not take events, AlreadyExists if an
-// event with other predictions had the id, and those of Observe with the names of the event.
+// Counts the predictions of an event, and answers as Observe does; the caller may write. The id of
+// the event is a request id, under which the same predictions count once, whatever their time. An
+// event that is not an answer is accepted with 0 rows. An event that cannot be read counts as a
+// rejected batch of one row. Accepted rows that are like classes are counted for
+// ReadInferenceEvent. Errors: ResourceExhausted if the ingest queue is full. Errors of the answer:
+// those of ReadInferenceEvent, FailedPrecondition if the model does not take events, AlreadyExists
+// if an event with other predictions had the id, and those of Observe with the names of the event.
 [[nodiscard]] absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& model,
                                         const InferenceEvent& event,
                                         const Reply<v1::ObserveResponse>& reply);

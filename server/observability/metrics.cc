@@ -118,6 +118,35 @@ constexpr FamilyRow<Metrics::Sources> kServerRows[] = {
      }},
 };
 
+constexpr FamilyRow<AccessControl::Statistics> kAccessRows[] = {
+    {"calibd_access_principals", Gauge, "Number of principals; 0 without --access-file.",
+     [](auto& access, auto& out) { out.Add(access.principals); }},
+    {"calibd_access_file_invalid", Gauge,
+     "1 if --access-file cannot be read or is invalid, so that its former content applies, else 0.",
+     [](auto& access, auto& out) { out.Add(access.file_invalid ? 1 : 0); }},
+    {"calibd_access_reloads_total", Counter, "Number of changes of --access-file, by result.",
+     [](auto& access, auto& out) {
+       out.Add(access.reloads, {{"result", "applied"}});
+       out.Add(access.failed_reloads, {{"result", "invalid"}});
+     }},
+    {"calibd_access_denied_total", Counter,
+     "Number of refused calls, by reason: callers without valid credentials, and principals "
+     "without the role.",
+     [](auto& access, auto& out) {
+       out.Add(access.unauthenticated, {{"reason", "unauthenticated"}});
+       out.Add(access.denied, {{"reason", "permission_denied"}});
+     }},
+};
+
+constexpr FamilyRow<AuditLog::Statistics> kAuditRows[] = {
+    {"calibd_audit_entries_total", Counter, "Number of entries of --audit-log, by result.",
+     [](auto& audit, auto& out) {
+       out.Add(audit.written, {{"result", "written"}});
+       out.Add(audit.lost, {{"result", "lost"}});
+       out.Add(audit.denials_left_out, {{"result", "left_out"}});
+     }},
+};
+
 constexpr FamilyRow<WindowJobs::Counts> kJobRows[] = {
     {"calibd_jobs_running", Gauge, "Number of running tests and evaluations.",
      [](auto& jobs, auto& out) { out.Add(jobs.running); }},
@@ -209,6 +238,8 @@ constexpr FamilyRow<ModelTotals> kModelTotalRows[] = {
 std::vector<MetricFamily> Metrics::Collect() const {
   Scrape scrape;
   Families(kServerRows, scrape).Add(sources_);
+  Families(kAccessRows, scrape).Add(sources_.access.statistics());
+  Families(kAuditRows, scrape).Add(sources_.audit.statistics());
   Families(kJobRows, scrape).Add(sources_.jobs.counts());
   Families(kCommitRows, scrape).Add(sources_.commits.statistics());
   Families methods(kCallRows, scrape);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "server/access/access_control.h"
 #include "server/compute/window_jobs.h"
 #include "server/ingest/commit_queue.h"
 #include "server/ingest/ingestor.h"
@@ -41,6 +42,8 @@ class Metrics {
     // Null without encryption.
     const TlsServer* tls = nullptr;
     const CommitQueue& commits;
+    const AccessControl& access;
+    const AuditLog& audit;
     const ByteBudget& call_memory;
     // The recovery at the start, which may still be running.
     const Recovery& recovery;

@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "server/access/access_control.h"
 #include "server/base/errors.h"
 #include "server/base/listen_address.h"
 #include "server/http/http_hosts.h"
@@ -107,9 +108,18 @@ void AddProcessOptions(CLI::App& app, Options& options) {
       });
   AddOption(
       app, "insecure-allow-remote", options.insecure_allow_remote,
-      "Allow addresses other than loopback without TLS, or with TLS but without client "
-      "certificates; calibd otherwise refuses to start on them. Everyone who reaches the port may "
-      "call, and without TLS everyone on the way may read (default: off)");
+      "Allow addresses other than loopback without TLS, or with TLS but without a way to know "
+      "clients (--tls-client-ca or --access-file); calibd otherwise refuses to start on them. "
+      "Without TLS, everyone on the way may read and change what is sent (default: off)");
+  AddOption(app, "access-file", options.access_file,
+            "TOML file that says who may do what. It is read again when its content changes. "
+            "Without it, every caller may do everything");
+  AddOption(
+      app, "audit-log", options.audit_log,
+      "File for a line of JSON about each change of a model, backup, reload of the access file "
+      "and refused call");
+  AddAmount(app, "audit-log-bytes", options.audit_log_bytes, 1 << 12, kTiB,
+            "Size at which the audit log is rotated; the nine former files are kept");
   AddOption(app, "config", options.config,
             "TOML file with these settings; each key is the name of a flag without --");
   AddOption(app, "log-format", options.log_format, "Log lines as text or json, on stderr")
@@ -308,16 +318,27 @@ void CheckAddress(const char* flag, const std::string& text, bool allow_remote) 
   if (!endpoint.ok()) throw CLI::ValidationError(flag, std::string(endpoint.status().message()));
   if (!endpoint->address().is_loopback() && !allow_remote) {
     throw CLI::ValidationError(
-        flag, absl::StrCat(text,
-                           " is not loopback: this needs TLS and client certificates "
-                           "(--tls-certificate, --tls-key, --tls-client-ca), or "
-                           "--insecure-allow-remote if the network itself protects the port"));
+        flag,
+        absl::StrCat(text,
+                     " is not loopback: this needs TLS (--tls-certificate, --tls-key) and a way to "
+                     "know clients (--tls-client-ca or --access-file), or --insecure-allow-remote "
+                     "if the network itself protects the port"));
   }
 }
 
-// True if only clients with a certificate may call.
-bool IdentifiesClients(const Options& options) {
-  return !options.tls_client_ca.empty() && options.tls_client_auth == "required";
+// Throws CLI::ValidationError.
+void CheckAccessFile(const std::string& path) {
+  const auto policy = ReadPolicy(path, nullptr);
+  if (!policy.ok()) {
+    throw CLI::ValidationError("--access-file", std::string(policy.status().message()));
+  }
+}
+
+// True if the ports are encrypted, and only clients with a certificate or a token may call.
+bool IsProtected(const Options& options) {
+  const bool needs_certificate =
+      !options.tls_client_ca.empty() && options.tls_client_auth == "required";
+  return !options.tls_certificate.empty() && (needs_certificate || !options.access_file.empty());
 }
 
 // Throws CLI::ValidationError.
@@ -420,7 +441,7 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
     if (!options.config.empty()) ApplyFile(app, options.config);
     if (healthcheck->parsed()) invocation.command = Command::kHealthcheck;
     CheckTls(app, options);
-    const bool allow_remote = options.insecure_allow_remote || IdentifiesClients(options) ||
+    const bool allow_remote = options.insecure_allow_remote || IsProtected(options) ||
                               invocation.command == Command::kHealthcheck;
     CheckAddress("--listen", options.listen, allow_remote);
     CheckAddress("--http-listen", options.http_listen, allow_remote);
@@ -435,6 +456,7 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
       std::cout << OpenApiText();
       return Exit{0};
     }
+    if (!options.access_file.empty()) CheckAccessFile(options.access_file);
     if (check_config) {
       CheckTlsFiles(options);
       std::cout << "the settings are valid\n";

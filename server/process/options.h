@@ -23,6 +23,11 @@ struct Options {
   std::string tls_client_ca;
   std::string tls_client_auth = "required";
   bool insecure_allow_remote = false;
+  // Empty: every caller may do everything.
+  std::string access_file;
+  // Empty: none.
+  std::string audit_log;
+  std::int64_t audit_log_bytes = std::int64_t{64} << 20;
   std::string config;
   std::string log_format = "text";
   std::string log_level = "info";

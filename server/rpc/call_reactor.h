@@ -1,7 +1,7 @@
 #ifndef CALIBD_SERVER_RPC_CALL_REACTOR_H_
 #define CALIBD_SERVER_RPC_CALL_REACTOR_H_
 
-#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
 
 #include <cstddef>
 #include <deque>
@@ -26,10 +26,8 @@ template <typename Reactor, typename Response>
 class CallReactor : public Reactor, public Sink<Response> {
  public:
   // response: gRPC's object for the response of a unary call, otherwise null.
-  CallReactor(const char* method, CallMemory& memory, const grpc::CallbackServerContext& context,
-              Response* response)
-      : Sink<Response>(
-            {.method = method, .caller = context.peer(), .owner = CallerAddress(context.peer())}),
+  CallReactor(CallContext context, CallMemory& memory, Response* response)
+      : Sink<Response>(std::move(context)),
         reservation_(memory, this->context().caller),
         response_(response) {}
 

@@ -38,6 +38,7 @@ ObservationStream* ObservationStream::Begin(const CallServer& server, const Stre
 }
 
 absl::Status ObservationStream::Register() {
+  CALIBD_RETURN_IF_ERROR(context().identity.status());
   absl::StatusOr<std::int64_t> number =
       parts_.streams.Add([weak = weak_from_this()](const absl::Status& status) {
         if (const auto self = weak.lock()) {
@@ -158,11 +159,20 @@ absl::Status ObservationStream::HandleOpen(const Request::Open& open) {
   if (phase_ != Phase::kExpectOpen) {
     return MisuseError("open was sent again, expected it only as the first message");
   }
+  CALIBD_RETURN_IF_ERROR(
+      api_.CheckAccess(context(), kStreamObservations.right.role, "open.model", open.model()));
   CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<Model> model,
                           FindModel(parts_.registry, "open.model", open.model()));
   CALIBD_RETURN_IF_ERROR(CheckRules(open, "open"));
   model_ = std::move(model);
-  producer_id_ = open.producer_id();
+  held_ = parts_.access.Hold(*context().identity, context().method, kStreamObservations.right.role,
+                             model_->original().name.ToString(),
+                             [weak = weak_from_this()](const absl::Status& status) {
+                               if (const auto self = weak.lock()) {
+                                 self->Guard(Stage::kEnd, [&] { return status; });
+                               }
+                             });
+  producer_id_ = context().identity->Scoped(open.producer_id());
   epoch_ = open.epoch();
   phase_ = Phase::kOpening;
   parts_.streams.Identify(*number_, model_, producer_id_, epoch_);
@@ -204,6 +214,7 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
 absl::Status ObservationStream::HandleBatch(std::int64_t sequence, LogRow batch,
                                             IngestQueue::RoomPtr room) {
   if (phase_ != Phase::kOpen) return MisuseError("a batch was sent before opened was received");
+  CALIBD_RETURN_IF_ERROR(held_->Check());
   if (sequence < 1) {
     return InvalidFieldError("batch.sequence", absl::StrCat("is ", sequence, ", expected >= 1"));
   }

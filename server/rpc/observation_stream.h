@@ -37,7 +37,8 @@ class ObservationStream final
 
   ObservationStream(const CallServer& server, const StreamLimits& limits,
                     const grpc::CallbackServerContext& context)
-      : CallReactor(kStreamObservations.name, server.memory, context, nullptr),
+      : CallReactor(server.ContextOf(kStreamObservations.name, context), server.memory, nullptr),
+        api_(server.api),
         parts_(server.api.parts()),
         limits_(limits),
         decoding_(parts_.writers) {}
@@ -78,6 +79,7 @@ class ObservationStream final
   void ReadLocked();
   [[nodiscard]] bool MayFinishLocked() const override { return in_flight_ == 0; }
 
+  const Api& api_;
   const ApiParts& parts_;
   const StreamLimits limits_;
   // Runs the decoding of batches that had to wait.
@@ -95,6 +97,9 @@ class ObservationStream final
   std::size_t kept_bytes_ = 0;
 
   std::shared_ptr<Model> model_;
+  // The right to write to the model; set with it.
+  std::shared_ptr<AccessControl::Held> held_;
+  // In the form of the store.
   std::string producer_id_;
   std::int64_t epoch_ = 0;
   // Number of the newest batch of this stream; before the first one, next_sequence - 1.

@@ -4,7 +4,9 @@
 #include <grpcpp/server_context.h>
 
 #include <memory>
+#include <string>
 
+#include "server/access/access_control.h"
 #include "server/api/api.h"
 #include "server/net/call_memory.h"
 #include "server/rpc/call_reactor.h"
@@ -27,12 +29,17 @@ struct CallServer {
   Api& api;
   CallMemory& memory;
 
+  // The context of a call, with its caller.
+  [[nodiscard]] CallContext ContextOf(const char* method,
+                                      const grpc::CallbackServerContext& context) const;
+
   // Reactor: UnaryCall or ResponseStream. response: the response of a unary call, else null.
   template <template <typename> typename Reactor, typename Response, typename AnyMethod,
             typename Request>
   Reactor<Response>* Serve(const AnyMethod& method, const grpc::CallbackServerContext& context,
                            const Request& request, Response* response) const {
-    const auto call = std::make_shared<Reactor<Response>>(method.name, memory, context, response);
+    const auto call =
+        std::make_shared<Reactor<Response>>(ContextOf(method.name, context), memory, response);
     call->KeepAlive(call);
     api.Serve(method, request, Reply<Response>(call));
     FreeRequest(request);

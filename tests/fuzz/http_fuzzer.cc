@@ -33,9 +33,12 @@ constexpr std::uint64_t kMaxBodyBytes = 1 << 20;
 const HttpHandlers& Handlers() {
   static const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
   static HttpStatistics requests;
+  static AuditLog audit;
+  static const AccessControl access(audit);
   static const HttpHandlers handlers{.metrics = [] { return std::string("calibd_up 1\n"); },
                                      .health = health,
                                      .requests = requests,
+                                     .access = access,
                                      .hosts = {"calibd.example"}};
   return handlers;
 }
@@ -159,7 +162,8 @@ std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bo
   const std::string_view rest(input.data() - buffer.size(), input.size() + buffer.size());
   CheckJsonRequest(request, rest);
   const bool head = request.method() == http::verb::head;
-  HttpResponse response = AnswerRequest(request, Handlers(), restricted && !IsHealthCheck(request));
+  HttpResponse response = AnswerRequest(request, Handlers(), {.address = "127.0.0.1:50000"},
+                                        restricted && !IsHealthCheck(request));
   const bool keep_alive = request.keep_alive() && response.result() == http::status::ok;
   std::string answer = Serialize(std::move(response), keep_alive, head);
   CheckWellFormed(answer, head);

@@ -98,6 +98,7 @@ RULES = {
 # belongs to it, unless it has an entry of its own. Files that are in no room only assemble them.
 SERVER_ROOMS = {
     "base": (),
+    "access": ("base",),
     "executor": (),
     "model": ("base",),
     "rows": ("base", "model"),
@@ -110,12 +111,12 @@ SERVER_ROOMS = {
     "compute": ("base", "executor", "rows", "state"),
     "net": ("base",),
     "answers": ("base", "model", "rows", "watch", "kinds", "state"),
-    "api": ("base", "executor", "model", "rows", "kinds", "state", "ingest", "compute", "answers"),
-    "intake": ("base", "model", "kinds", "ingest", "answers", "api"),
-    "observability": ("base", "watch", "kinds", "state", "ingest", "compute", "net", "answers"),
-    "http": ("base", "executor", "net", "api", "intake", "observability"),
-    "process": ("base", "state", "net", "http"),
-    "rpc": ("base", "kinds", "net", "answers", "api", "observability", "process"),
+    "api": ("access", "base", "executor", "model", "rows", "kinds", "state", "ingest", "compute", "answers"),
+    "intake": ("access", "base", "model", "kinds", "ingest", "answers", "api"),
+    "observability": ("access", "base", "watch", "kinds", "state", "ingest", "compute", "net", "answers"),
+    "http": ("access", "base", "executor", "net", "api", "intake", "observability"),
+    "process": ("access", "base", "state", "net", "http"),
+    "rpc": ("access", "base", "kinds", "net", "answers", "api", "observability", "process"),
 }
 # Rooms that only compute: they have no log and no network.
 COMPUTING_ROOMS = ("model", "rows", "watch", "kinds", "state", "answers")

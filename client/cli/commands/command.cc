@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "calibd/client/token.h"
 #include "client/cli/commands/http_probe.h"
 
 namespace calibd::cli {
@@ -114,6 +115,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context
   options.connect_timeout = std::min(options.connect_timeout, options.call_timeout);
   options.stop = context.stop;
   options.tls = context.tls;
+  if (!context.token_file.empty()) options.token = client::TokenOfFile(context.token_file);
   auto client = client::Client::Connect(context.server, options);
   if (absl::IsUnavailable(client.status()) && AnswersHttp(context.server)) {
     return absl::UnavailableError(absl::StrCat(

@@ -35,6 +35,8 @@ struct Context {
   std::string server = "127.0.0.1:8460";
   client::TlsOptions tls;
   std::string output = "table";
+  // Empty: see ClientOptions::token.
+  std::string token_file;
   std::optional<double> timeout_seconds;
   // Stopped by Ctrl-C.
   std::stop_token stop;
@@ -67,6 +69,7 @@ void AddEstimateCommand(CLI::App& app, Context& context);
 void AddCompareCommand(CLI::App& app, Context& context);
 void AddSimulateCommand(CLI::App& app, Context& context);
 void AddStoreCommands(CLI::App& app, Context& context);
+void AddTokenCommand(CLI::App& app, Context& context);
 // Add it last: it describes the other commands.
 void AddHelpCommands(CLI::App& app, Context& context);
 void AddVerdictCommands(CLI::App& app, Context& context);

@@ -134,7 +134,7 @@ struct Client::Impl {
       if (auto found = stub.lock()) return found;
     }
     std::shared_ptr<v1::IngestService::Stub> stub =
-        v1::IngestService::NewStub(CreateChannel(address, options.tls));
+        v1::IngestService::NewStub(CreateChannel(address, options.tls, options.token));
     further_ingest.push_back(stub);
     return stub;
   }
@@ -255,7 +255,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
         "connect_timeout, call_timeout and max_attempts must be positive");
   }
   if (absl::Status tls = CheckTls(options.tls); !tls.ok()) return tls;
-  const std::shared_ptr<grpc::Channel> channel = CreateChannel(address, options.tls);
+  const std::shared_ptr<grpc::Channel> channel =
+      CreateChannel(address, options.tls, options.token);
   const Clock::time_point deadline = Clock::now() + options.connect_timeout;
   // A refused connection is reported at once rather than after the timeout; only
   // a silent peer takes that long.

@@ -369,8 +369,9 @@ void MonitorDelivery::StartStream() {
     options.on_warning = [this](const std::string& warning) { Tell(warning); };
   }
   const auto stubs = [address = options_.address,
-                      tls = options_.tls]() -> std::shared_ptr<v1::IngestService::Stub> {
-    return v1::IngestService::NewStub(CreateChannel(address, tls));
+                      tls = options_.tls,
+                      token = options_.token]() -> std::shared_ptr<v1::IngestService::Stub> {
+    return v1::IngestService::NewStub(CreateChannel(address, tls, token));
   };
   auto started = StreamImpl::Start(stubs, model_, std::move(options), lock_,
                                    options_.on_full == OnFull::kDrop);

@@ -83,20 +83,23 @@ absl::Status CheckTls(const TlsOptions& tls) {
   return ReadFiles(tls).status();
 }
 
-std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address, const TlsOptions& tls) {
+std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address, const TlsOptions& tls,
+                                             TokenSource token) {
   grpc::ChannelArguments arguments = ChannelSettings();
-  if (tls.ca.empty()) {
-    return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (!tls.ca.empty()) {
+    if (!tls.server_name.empty()) arguments.SetSslTargetNameOverride(tls.server_name);
+    grpc::SslCredentialsOptions options;
+    if (auto files = ReadFiles(tls); files.ok()) {
+      options = *std::move(files);
+    } else {
+      // No certificate of a server is accepted then, and nothing is sent in plain text.
+      options.pem_root_certs = "-";
+    }
+    credentials = grpc::SslCredentials(options);
   }
-  if (!tls.server_name.empty()) arguments.SetSslTargetNameOverride(tls.server_name);
-  grpc::SslCredentialsOptions options;
-  if (auto files = ReadFiles(tls); files.ok()) {
-    options = *std::move(files);
-  } else {
-    // No certificate of a server is accepted then, and nothing is sent in plain text.
-    options.pem_root_certs = "-";
-  }
-  return grpc::CreateCustomChannel(address, grpc::SslCredentials(options), arguments);
+  return grpc::experimental::CreateCustomChannelWithInterceptors(
+      address, credentials, arguments, TokenInterceptors(TokenSourceOr(std::move(token))));
 }
 
 std::string ExplainTls(std::string_view text, const TlsOptions& tls) {

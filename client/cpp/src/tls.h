@@ -8,16 +8,18 @@
 #include "absl/status/status.h"
 #include "calibd/client/tls.h"
 #include "grpcpp/channel.h"
+#include "token_interceptor.h"
 
 namespace calibd::client {
 
 // Errors: InvalidArgument naming the file that is missing or is not PEM.
 [[nodiscard]] absl::Status CheckTls(const TlsOptions& tls);
 
-// A channel with the settings of all channels. Files that cannot be read make a channel that
-// cannot connect.
+// A channel with the settings of all channels. Files of TLS that cannot be read make a channel that
+// cannot connect. token: see TokenSourceOr.
 [[nodiscard]] std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address,
-                                                           const TlsOptions& tls);
+                                                           const TlsOptions& tls,
+                                                           TokenSource token);
 
 // Explains in a sentence why a connection fails, and what to do; empty if TLS is not the cause.
 // message: that of gRPC.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Type, TypeVar
 
 from calibd import results
 from calibd.client import Client
+from calibd.credentials import Token
 from calibd.stream import ObservationStream
 from calibd.tls import Tls
 from calibd.window import RejectedBatch, StreamCounts
@@ -112,8 +113,8 @@ class AsyncClient(_Threads):
     """
 
     def __init__(self, target: str | None = None, *, timeout: float = 30.0,
-                 tls: Tls | None = None) -> None:
-        super().__init__(Client(target, timeout=timeout, tls=tls),
+                 tls: Tls | None = None, token: Token | None = None) -> None:
+        super().__init__(Client(target, timeout=timeout, tls=tls, token=token),
                          ThreadPoolExecutor(_MAX_CALLS, thread_name_prefix="calibd-call"))
         self._watchers: set[Client] = set()
 

@@ -20,6 +20,7 @@ from calibd.arguments import assign, choose, expect, message, model_name, shown
 from calibd.arrays import POSITIVE_CLASS, Classes, invalid
 from calibd.calls import one_row
 from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
+from calibd.credentials import Token
 from calibd.declaration import ClassNames, declared
 from calibd.observation import (Observation, check_counts, check_either, check_kind,
                                 checked_message, classes_of, is_ordered_unseen, labels_messages,
@@ -28,8 +29,7 @@ from calibd.rows import MANY_ROWS, WHOLE_WARNING
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnFull, OnInvalid, StreamSettings
 from calibd.tls import Tls
-from calibd.transport import (Backoff, Interrupted, StreamChannels, Transport, pages, server_address,
-                              server_tls)
+from calibd.transport import Backoff, Endpoint, Interrupted, StreamChannels, Transport, pages
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import kernel_pb2 as kernel
@@ -60,6 +60,9 @@ class Client:
     timeout: seconds for a call with its retries, and for opening a stream.
     tls: for a server with TLS; None: what the environment variables CALIBD_CLIENT_TLS_* say. Without
       both, nothing is encrypted: for loopback and trusted networks.
+    token: what shows a server with identities who calls: a token, the pathlib.Path of a file with it,
+      or a function that returns it. Files are read, and functions called, for each call. Without it,
+      the file that the environment variable CALIBD_TOKEN_FILE names, if there is one.
 
     A model is given as NAME, NAME@VERSION or its resource name, such as models/NAME.
 
@@ -68,11 +71,10 @@ class Client:
     """
 
     def __init__(self, target: str | None = None, *, timeout: float = 30.0,
-                 tls: Tls | None = None) -> None:
-        self._target = server_address(target)
-        tls = server_tls(tls)
-        self._transport = Transport(self._target, arguments.seconds("timeout", timeout), tls)
-        self._stream_channels = StreamChannels(self._target, tls)
+                 tls: Tls | None = None, token: Token | None = None) -> None:
+        self._endpoint = Endpoint.of(target, tls, token)
+        self._transport = Transport(self._endpoint, arguments.seconds("timeout", timeout))
+        self._stream_channels = StreamChannels(self._endpoint)
         # The classes of the models that observe() has sent to, until a call fails.
         self._known: dict[str, Classes] = {}
         # Rows that observe() sent to a model so far if all of them were 0 or 1; None: not all were, or
@@ -91,12 +93,13 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Client({self._target!r})"
+        return f"Client({self._endpoint.target!r})"
 
     def __reduce__(self) -> Any:
         """A copy in another process has connections of its own."""
-        return functools.partial(Client, timeout=self._transport.timeout,
-                                 tls=self._transport.tls), (self._target,)
+        endpoint = self._endpoint
+        return functools.partial(Client, timeout=self._transport.timeout, tls=endpoint.tls,
+                                 token=endpoint.token), (endpoint.target,)
 
     # --- models ---
 

@@ -314,7 +314,7 @@ class Delivery:
             has_failed = self.failure is not None
             if not has_failed and (is_refused or not self._connection_opens):
                 what = "is refused" if is_refused else "does not open"
-                self.log.obstacle = (f"the stream to {self._channels.target} {what} and tries again: "
+                self.log.obstacle = (f"the stream to {self._channels.endpoint.target} {what} and tries again: "
                                      f"{error}")
                 self.log.log_soon()
         self.log.write_lost()

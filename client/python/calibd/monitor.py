@@ -5,10 +5,11 @@ import functools
 from typing import Any
 
 from calibd.arguments import model_name
+from calibd.credentials import Token
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnFull, StreamSettings
 from calibd.tls import Tls
-from calibd.transport import StreamChannels, server_address, server_tls
+from calibd.transport import Endpoint, StreamChannels
 
 
 class Monitor(ObservationStream):
@@ -27,19 +28,19 @@ class Monitor(ObservationStream):
     sys.exit(), as servers of HTTP do.
 
     target: "HOST:PORT"; without it the environment variable CALIBD_SERVER or 127.0.0.1:8460.
-    tls: for a server with TLS; None: what the environment variables CALIBD_CLIENT_TLS_* say.
+    tls, token: see Client.
     on_full: "block": calls wait for the server when the buffer is full, and raise errors.
     """
 
     def __init__(self, model: str, target: str | None = None, *, on_full: OnFull = "drop",
                  max_buffer_bytes: int = 32 << 20, stall_timeout: float = 60.0,
-                 close_timeout: float = 5.0, tls: Tls | None = None) -> None:
+                 close_timeout: float = 5.0, tls: Tls | None = None,
+                 token: Token | None = None) -> None:
         settings = StreamSettings(
             model_name(model), max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout,
             on_full=on_full, close_timeout=close_timeout)
-        self._target = server_address(target)
-        self._tls = server_tls(tls)
-        super().__init__(StreamChannels(self._target, self._tls), settings, None)
+        self._endpoint = Endpoint.of(target, tls, token)
+        super().__init__(StreamChannels(self._endpoint), settings, None)
 
     def __reduce__(self) -> Any:
         """A copy in another process has an empty stream of its own."""
@@ -47,4 +48,5 @@ class Monitor(ObservationStream):
         return functools.partial(
             Monitor, on_full=settings.on_full, max_buffer_bytes=settings.max_buffer_bytes,
             stall_timeout=settings.stall_timeout,
-            close_timeout=settings.close_timeout, tls=self._tls), (settings.model, self._target)
+            close_timeout=settings.close_timeout, tls=self._endpoint.tls,
+            token=self._endpoint.token), (settings.model, self._endpoint.target)

@@ -10,12 +10,13 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Iterator, Type, TypeVar
+from typing import Any, Iterator, NamedTuple, Type, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
 from calibd import arguments, errors
+from calibd.credentials import Token, token_source, with_token
 from calibd.errors import CalibdError
 from calibd.tls import Tls
 
@@ -192,24 +193,38 @@ def unusable() -> CalibdError | None:
         'it, or use multiprocessing.get_context("spawn")')
 
 
-def open_channel(target: str, tls: Tls | None) -> Any:
-    """A channel with a connection of its own."""
-    if (error := unusable()) is not None:
-        raise error
-    if tls is None:
-        return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
-    options = _CHANNEL_OPTIONS
-    if tls.server_name is not None:
-        options += (("grpc.ssl_target_name_override", tls.server_name),)
-    return grpc.secure_channel(target, tls.credentials(), options=options)
+class Endpoint(NamedTuple):
+    """A server, and what a client shows to it."""
+    target: str
+    tls: Tls | None
+    # As the caller gave it.
+    token: Token | None
+    token_source: Callable[[], str] | None
+
+    @classmethod
+    def of(cls, target: str | None, tls: Tls | None, token: Token | None) -> Endpoint:
+        """None: what the environment says."""
+        return cls(server_address(target), server_tls(tls), token, token_source(token))
+
+    def open_channel(self) -> Any:
+        """A channel with a connection of its own."""
+        if (error := unusable()) is not None:
+            raise error
+        if self.tls is None:
+            channel = grpc.insecure_channel(self.target, options=_CHANNEL_OPTIONS)
+        else:
+            options = _CHANNEL_OPTIONS
+            if self.tls.server_name is not None:
+                options += (("grpc.ssl_target_name_override", self.tls.server_name),)
+            channel = grpc.secure_channel(self.target, self.tls.credentials(), options=options)
+        return with_token(channel, self.token_source)
 
 
 class StreamChannels:
     """The channels that the streams of a client share. Thread-safe."""
 
-    def __init__(self, target: str, tls: Tls | None) -> None:
-        self.target = target
-        self.tls = tls
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
         self._forget_parent({})
 
     def _forget_parent(self, inherited: dict[Any, int]) -> None:
@@ -229,7 +244,7 @@ class StreamChannels:
             channel = next((one for one, streams in self._streams.items()
                             if streams < _STREAMS_PER_CONNECTION), None)
             if channel is None:
-                channel = open_channel(self.target, self.tls)
+                channel = self.endpoint.open_channel()
             self._streams[channel] = self._streams.get(channel, 0) + 1
             return channel
 
@@ -268,13 +283,12 @@ class Backoff:
 class Transport:
     """The calls of one channel."""
 
-    def __init__(self, target: str, timeout: float, tls: Tls | None) -> None:
-        self.target = target
+    def __init__(self, endpoint: Endpoint, timeout: float) -> None:
+        self.endpoint = endpoint
         self.timeout = timeout
-        self.tls = tls
-        # Those of the files with which the channel was opened.
-        self._stamp = tls.stamp() if tls is not None else ()
-        self._channel = open_channel(target, tls)
+        # The stamp of the files with which the channel was opened.
+        self._stamp = endpoint.tls.stamp() if endpoint.tls is not None else ()
+        self._channel = endpoint.open_channel()
         # The unary calls of the channel by method.
         self._calls: dict[str, Any] = {}
         self._process = os.getpid()
@@ -298,19 +312,19 @@ class Transport:
         if time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LOG_SECONDS
             _LOG.warning("calibd at %s does not answer, and the call tries again for %.0f s: %s",
-                         self.target, seconds, error)
+                         self.endpoint.target, seconds, error)
 
     def _open_channel(self) -> Any:
         """The channel, in a child process a new one."""
         self.check_open()
         if self._process != os.getpid():
             # Kept, because to close it would end the connection of the parent.
-            self._inherited, self._channel = self._channel, open_channel(self.target, self.tls)
+            self._inherited, self._channel = self._channel, self.endpoint.open_channel()
             self._calls = {}
             self._process = os.getpid()
-        elif self.tls is not None and (stamp := self.tls.stamp()) != self._stamp:
+        elif self.endpoint.tls is not None and (stamp := self.endpoint.tls.stamp()) != self._stamp:
             # Running calls keep the old channel alive, which closes with the last of them.
-            self._channel = open_channel(self.target, self.tls)
+            self._channel = self.endpoint.open_channel()
             self._stamp = stamp
             self._calls = {}
         return self._channel

@@ -42,12 +42,15 @@ std::optional<HttpResponse> Answer(const std::string& bytes, bool restricted = f
   }
   const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
   HttpStatistics requests;
+  AuditLog audit;
+  const AccessControl access(audit);
   return AnswerRequest(parser.get(),
                        {.metrics = [] { return std::string("metric 1\n"); },
                         .health = health,
                         .requests = requests,
+                        .access = access,
                         .hosts = {"calibd.example"}},
-                       restricted);
+                       {.address = "127.0.0.1:50000"}, restricted);
 }
 
 int Status(const std::string& bytes, bool restricted = false) {

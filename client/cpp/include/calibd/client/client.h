@@ -32,6 +32,10 @@ struct ClientOptions {
   // and later calls, from any thread.
   std::stop_token stop{};
   TlsOptions tls{};
+  // Returns the token of a call, or nothing. It is called for each call, on any thread, and may not
+  // throw; see TokenOfFile. Without it, the token is in the file that the environment variable
+  // CALIBD_TOKEN_FILE names, if there is one.
+  std::function<std::string()> token{};
 };
 
 // Progress, cancellation and deadline of a long call.

@@ -34,6 +34,8 @@ struct MonitorOptions {
   std::string address{};
   // With an empty ca: TlsOfEnvironment().
   TlsOptions tls{};
+  // See ClientOptions::token.
+  std::function<std::string()> token{};
   OnFull on_full = OnFull::kDrop;
   // Size of the rows that are not settled, in bytes of memory, >= 1.
   std::size_t max_buffer_bytes = std::size_t{32} << 20;

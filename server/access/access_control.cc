@@ -1,0 +1,328 @@
+#include "server/access/access_control.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
+#include "server/base/errors.h"
+
+namespace calibd::server {
+namespace {
+
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+// The store reserves room for ids of this length. The longest name of a principal leaves room for a
+// hash.
+constexpr std::size_t kLongestId = 128;
+
+// Of the audit log.
+constexpr char kReloadMethod[] = "ReloadAccessFile";
+
+// The token of an authorization header; empty if the header has another form.
+std::string TokenOf(std::string_view authorization) {
+  const absl::string_view text = absl::StripAsciiWhitespace(View(authorization));
+  const std::size_t space = text.find(' ');
+  if (space == absl::string_view::npos) return "";
+  const absl::string_view scheme = text.substr(0, space);
+  const absl::string_view value = absl::StripAsciiWhitespace(text.substr(space));
+  if (absl::EqualsIgnoreCase(scheme, "Bearer")) return std::string(value);
+  std::string pair;
+  if (!absl::EqualsIgnoreCase(scheme, "Basic") || !absl::Base64Unescape(value, &pair)) return "";
+  const std::size_t colon = pair.find(':');
+  return colon == std::string::npos ? "" : pair.substr(colon + 1);
+}
+
+absl::Status NoCredentialsError() {
+  return MakeError(absl::StatusCode::kUnauthenticated, "NO_CREDENTIALS",
+                   "this server wants to know who calls: send a token in the header "
+                   "\"authorization: Bearer TOKEN\" (calibctl --token-file FILE) or a client "
+                   "certificate; `calibctl token create` makes a token for the server's "
+                   "--access-file");
+}
+
+absl::Status RevokedError(std::string_view resource) {
+  return MakeError(absl::StatusCode::kPermissionDenied, "ACCESS_REVOKED",
+                   absl::StrCat("the right to this call on ", View(resource),
+                                " was revoked or has expired: ask whoever keeps the server's "
+                                "--access-file, and call again with a valid token"));
+}
+
+}  // namespace
+
+const std::string& Identity::name() const noexcept {
+  static const std::string kNobody;
+  return principal_ == nullptr ? kNobody : principal_->name;
+}
+
+absl::Status Identity::Check(const char* method, Role role, std::string_view resource) const {
+  if (Has(role, resource)) return absl::OkStatus();
+  if (resource != kAllModels && !principal_->Knows(resource)) return ModelNotFoundError(resource);
+  return MakeError(
+      absl::StatusCode::kPermissionDenied, "MISSING_ROLE",
+      absl::StrCat(principal_->name, " is no ", View(RoleName(role)), " of ", View(resource),
+                   ", which ", method, " needs: ask for the grant \"", View(RoleName(role)), " ",
+                   View(resource), "\" in the server's --access-file"));
+}
+
+std::string Identity::Scoped(std::string_view id) const {
+  if (unrestricted()) return std::string(id);
+  // Ids of clients and names of principals do not contain "@".
+  std::string scoped = absl::StrCat(View(id), "@", name());
+  if (scoped.size() <= kLongestId) return scoped;
+  const TokenHash hash = HashToken(id);
+  return absl::StrCat(absl::BytesToHexString(absl::string_view(
+                          reinterpret_cast<const char*>(hash.data()), hash.size())),
+                      "@", name());
+}
+
+std::string OwnerOf(const absl::StatusOr<Identity>& identity, std::string address) {
+  // Addresses have no "@".
+  return identity.ok() && !identity->unrestricted() ? absl::StrCat("@", identity->name()) : address;
+}
+
+absl::StatusOr<std::shared_ptr<const Policy>> ReadPolicy(const std::string& file,
+                                                         TokenHash* content) {
+  std::ifstream stream(file, std::ios::binary);
+  std::error_code error;
+  if (!stream || std::filesystem::is_directory(file, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, " cannot be read: ", std::strerror(stream ? EISDIR : errno), "; name a TOML file"));
+  }
+  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  if (content != nullptr) *content = HashToken(text);
+  absl::StatusOr<std::shared_ptr<const Policy>> policy = Policy::Parse(text);
+  if (policy.ok()) return policy;
+  return absl::InvalidArgumentError(
+      absl::StrCat(file, ", ", std::string(policy.status().message())));
+}
+
+absl::StatusOr<std::unique_ptr<AccessControl>> AccessControl::Open(const std::string& file,
+                                                                   AuditLog& audit) {
+  auto control = std::make_unique<AccessControl>(audit);
+  if (file.empty()) return control;
+  control->file_ = file;
+  control->polled_ = std::chrono::system_clock::now();
+  CALIBD_ASSIGN_OR_RETURN(control->policy_, ReadPolicy(file, &control->content_));
+  control->thread_ = std::thread([raw = control.get()] { raw->Run(); });
+  return control;
+}
+
+AccessControl::~AccessControl() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<const Policy> AccessControl::policy() const {
+  const std::lock_guard lock(mutex_);
+  return policy_;
+}
+
+absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials) const {
+  if (!enabled()) return Identity::Unrestricted();
+  auto proof = std::make_shared<Identity::Proof>();
+  if (!credentials.authorization.empty() || !credentials.session.empty()) {
+    proof->is_token = true;
+    proof->token =
+        HashToken(credentials.authorization.empty() ? std::string(credentials.session)
+                                                    : TokenOf(credentials.authorization));
+  } else if (!credentials.certificate_names.empty()) {
+    proof->certificate_names = credentials.certificate_names;
+  } else {
+    return Refuse(credentials, NoCredentialsError());
+  }
+  absl::StatusOr<Identity> identity = Resolve(std::move(proof));
+  return identity.ok() ? identity : Refuse(credentials, identity.status());
+}
+
+absl::Status AccessControl::Refuse(const Credentials& credentials, absl::Status status) const {
+  ++unauthenticated_;
+  audit_.RecordDenial({.principal = "",
+                       .address = credentials.address,
+                       .method = credentials.method,
+                       .resource = "",
+                       .status = status.code()});
+  return status;
+}
+
+absl::StatusOr<Identity> AccessControl::Resolve(
+    std::shared_ptr<const Identity::Proof> proof) const {
+  Identity identity;
+  // Before the policy: a change in between is noticed later.
+  identity.version_ = version();
+  const std::shared_ptr<const Policy> policy = this->policy();
+  const Principal* const principal =
+      proof->is_token ? policy->FindToken(proof->token, std::chrono::system_clock::now())
+                      : policy->FindCertificate(proof->certificate_names);
+  if (principal != nullptr) {
+    identity.principal_ = std::shared_ptr<const Principal>(policy, principal);
+    identity.proof_ = std::move(proof);
+    return identity;
+  }
+  if (!proof->is_token) {
+    return MakeError(absl::StatusCode::kUnauthenticated, "UNKNOWN_CERTIFICATE",
+                     "no principal of the server's --access-file has the names of the client "
+                     "certificate: its subject alternative names count, not its common name");
+  }
+  if (policy->HasToken(proof->token)) {
+    return MakeError(absl::StatusCode::kUnauthenticated, "TOKEN_EXPIRED",
+                     "the token has expired: `calibctl token create` makes another one for the "
+                     "server's --access-file");
+  }
+  return MakeError(absl::StatusCode::kUnauthenticated, "UNKNOWN_TOKEN",
+                   "the server's --access-file has no such token: it was revoked, or what was sent "
+                   "is no token (send \"authorization: Bearer TOKEN\")");
+}
+
+absl::Status AccessControl::Check(const Identity& caller, const std::string& address,
+                                  const char* method, Role role,
+                                  const std::string& resource) const {
+  absl::Status status = caller.Check(method, role, resource);
+  if (!status.ok()) {
+    ++denied_;
+    audit_.RecordDenial({.principal = caller.name(),
+                         .address = address,
+                         .method = method,
+                         .resource = resource,
+                         .status = status.code()});
+  }
+  return status;
+}
+
+std::shared_ptr<AccessControl::Held> AccessControl::Hold(
+    Identity identity, const char* method, Role role, std::string resource,
+    std::function<void(const absl::Status&)> on_revoked) {
+  auto held = std::make_shared<Held>(*this, std::move(identity), method, role, std::move(resource),
+                                     std::move(on_revoked));
+  if (!enabled()) return held;
+  const std::lock_guard lock(mutex_);
+  if (held_.size() >= cleanup_size_) {
+    std::erase_if(held_, [](const std::weak_ptr<Held>& one) { return one.expired(); });
+    cleanup_size_ = std::max<std::size_t>(64, 2 * held_.size());
+  }
+  held_.push_back(held);
+  return held;
+}
+
+void AccessControl::Poll() {
+  const std::lock_guard lock(poll_);
+  const Policy::Time now = std::chrono::system_clock::now();
+  const std::optional<Policy::Time> expiry = policy()->NextExpiry(polled_);
+  const bool expired = expiry.has_value() && *expiry <= now;
+  polled_ = now;
+  if (!Reload() && !expired) return;
+  version_.fetch_add(1, std::memory_order_acq_rel);
+  CheckHeld();
+}
+
+bool AccessControl::Reload() {
+  TokenHash content{};
+  absl::StatusOr<std::shared_ptr<const Policy>> read = ReadPolicy(file_, &content);
+  if (content == content_ && file_invalid_ == !read.ok()) return false;
+  content_ = content;
+  file_invalid_ = !read.ok();
+  if (!read.ok()) {
+    ++failed_reloads_;
+    audit_.Record({.principal = "",
+                   .address = "",
+                   .method = kReloadMethod,
+                   .resource = "",
+                   .status = read.status().code()});
+    spdlog::error("the access file is invalid, so that the former one applies: {}",
+                  std::string(read.status().message()));
+    return false;
+  }
+  ++reloads_;
+  audit_.Record({.principal = "",
+                 .address = "",
+                 .method = kReloadMethod,
+                 .resource = "",
+                 .status = absl::StatusCode::kOk});
+  spdlog::info("the access file has changed and applies: {} principals", (*read)->principals());
+  const std::lock_guard lock(mutex_);
+  policy_ = *std::move(read);
+  return true;
+}
+
+void AccessControl::CheckHeld() {
+  std::vector<std::weak_ptr<Held>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = held_;
+  }
+  // Without the lock, because a call that ends may release its right.
+  for (const std::weak_ptr<Held>& one : all) {
+    const std::shared_ptr<Held> held = one.lock();
+    if (held == nullptr) continue;
+    if (absl::Status status = held->Check(); !status.ok()) held->on_revoked_(status);
+  }
+}
+
+void AccessControl::Run() {
+  pthread_setname_np(pthread_self(), "calibd-access");
+  std::unique_lock lock(mutex_);
+  while (!stopped_.wait_for(lock, kPollInterval, [this] { return stopping_; })) {
+    lock.unlock();
+    try {
+      Poll();
+    } catch (const std::exception& failure) {
+      // There was no memory. The next poll tries again.
+      spdlog::error("the access file could not be read: {}", failure.what());
+    }
+    lock.lock();
+  }
+}
+
+AccessControl::Statistics AccessControl::statistics() const {
+  const std::shared_ptr<const Policy> present = policy();
+  return {.unauthenticated = unauthenticated_,
+          .denied = denied_,
+          .reloads = reloads_,
+          .failed_reloads = failed_reloads_,
+          .file_invalid = file_invalid_,
+          .principals = present == nullptr ? 0 : present->principals()};
+}
+
+AccessControl::Held::Held(const AccessControl& control, Identity identity, const char* method,
+                          Role role, std::string resource,
+                          std::function<void(const absl::Status&)> on_revoked)
+    : control_(control),
+      identity_(std::move(identity)),
+      method_(method),
+      role_(role),
+      resource_(std::move(resource)),
+      on_revoked_(std::move(on_revoked)),
+      version_(identity_.version_) {}
+
+absl::Status AccessControl::Held::Check() {
+  const std::uint64_t version = control_.version();
+  if (identity_.unrestricted() || version_.load(std::memory_order_relaxed) == version) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<Identity> present = control_.Resolve(identity_.proof_);
+  // Another principal may have the token now. Its producers are others.
+  if (!present.ok() || present->name() != identity_.name() ||
+      !present->Check(method_, role_, resource_).ok()) {
+    return RevokedError(resource_);
+  }
+  version_.store(version, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::server

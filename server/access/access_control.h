@@ -1,0 +1,202 @@
+#ifndef CALIBD_SERVER_ACCESS_ACCESS_CONTROL_H_
+#define CALIBD_SERVER_ACCESS_ACCESS_CONTROL_H_
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/access/audit_log.h"
+#include "server/access/policy.h"
+
+namespace calibd::server {
+
+// What a client shows to prove who it is. The token decides if there is one.
+struct Credentials {
+  // The header "authorization": "Bearer TOKEN", or "Basic" with the token as the password and any
+  // name of a user. May be empty.
+  std::string_view authorization{};
+  // The token of a session of the page; may be empty.
+  std::string_view session{};
+  // The alternative names of the verified client certificate; see Policy::FindCertificate.
+  std::vector<std::string> certificate_names{};
+  // What the audit log says about a refused call: the client's address, and the method or path.
+  std::string address{};
+  std::string method{};
+};
+
+// Who makes a call. Cheap to copy.
+class Identity {
+ public:
+  // A caller of a server without --access-file, who may do everything.
+  [[nodiscard]] static Identity Unrestricted() { return Identity(); }
+
+  [[nodiscard]] bool unrestricted() const noexcept { return principal_ == nullptr; }
+  // The name of the principal; empty if the identity is unrestricted.
+  [[nodiscard]] const std::string& name() const noexcept;
+  [[nodiscard]] std::uint64_t policy_version() const noexcept { return version_; }
+  [[nodiscard]] bool Has(Role role, std::string_view resource) const {
+    return unrestricted() || principal_->Has(role, resource);
+  }
+
+  // Errors: NotFound, with the error of an unknown model, if no grant covers the resource;
+  // PermissionDenied that names the missing role. method: of the API, for the error. resource: the
+  // name of a model, which is valid, or kAllModels.
+  [[nodiscard]] absl::Status Check(const char* method, Role role, std::string_view resource) const;
+
+  // The id in the store of a producer or request of this caller: principals do not share them. An
+  // id that would have more than 128 bytes is replaced by its hash.
+  [[nodiscard]] std::string Scoped(std::string_view id) const;
+
+ private:
+  friend class AccessControl;
+  // What proved the identity.
+  struct Proof {
+    bool is_token = false;
+    TokenHash token{};
+    std::vector<std::string> certificate_names{};
+  };
+
+  Identity() = default;
+
+  // Null if unrestricted. Keeps its policy alive.
+  std::shared_ptr<const Principal> principal_;
+  std::shared_ptr<const Proof> proof_;
+  // The version of the policy.
+  std::uint64_t version_ = 0;
+};
+
+// Whose share of computations, watches and the like a call takes: its principal's, or without one
+// that of the address by which the caller is counted.
+[[nodiscard]] std::string OwnerOf(const absl::StatusOr<Identity>& identity, std::string address);
+
+// Identifies callers by the policy of a file, which is read again when its content changes. Without
+// a file, everyone is unrestricted. Thread-safe.
+class AccessControl {
+ public:
+  // The right of one long call, which is checked again after each change of the policy.
+  // Thread-safe.
+  class Held;
+
+  // Without a file. audit: outlives this object.
+  explicit AccessControl(AuditLog& audit) : audit_(audit) {}
+  // file: the path of the policy; empty for none. Errors: those of ReadPolicy.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<AccessControl>> Open(const std::string& file,
+                                                                           AuditLog& audit);
+  // Joins the thread that reads the file.
+  ~AccessControl();
+  AccessControl(const AccessControl&) = delete;
+  AccessControl& operator=(const AccessControl&) = delete;
+
+  // True if there is a policy.
+  [[nodiscard]] bool enabled() const noexcept { return !file_.empty(); }
+
+  // Errors: Unauthenticated, with what to do.
+  [[nodiscard]] absl::StatusOr<Identity> Identify(const Credentials& credentials) const;
+
+  // Checks a right as Identity::Check does. Every call goes through this function, which counts and
+  // records those that it refuses. address: of the client.
+  [[nodiscard]] absl::Status Check(const Identity& caller, const std::string& address,
+                                   const char* method, Role role,
+                                   const std::string& resource) const;
+
+  // Returns the right of a call, which is allowed now, to go on. on_revoked: called on the thread
+  // of the policy, within kPollInterval after a change of the file or the expiry of the token, if
+  // the right is lost. It must not block. The right ends with the object.
+  [[nodiscard]] std::shared_ptr<Held> Hold(Identity identity, const char* method, Role role,
+                                           std::string resource,
+                                           std::function<void(const absl::Status&)> on_revoked);
+
+  // Increases when the policy changes and when a token expires.
+  [[nodiscard]] std::uint64_t version() const noexcept {
+    return version_.load(std::memory_order_acquire);
+  }
+
+  // Reads the file if it has changed, as the thread does every kPollInterval.
+  void Poll();
+  static constexpr std::chrono::milliseconds kPollInterval{2000};
+
+  struct Statistics {
+    // Calls without valid credentials, and calls of principals without the role.
+    std::int64_t unauthenticated = 0;
+    std::int64_t denied = 0;
+    std::int64_t reloads = 0;
+    std::int64_t failed_reloads = 0;
+    // The file cannot be read or is invalid, so that an older policy applies.
+    bool file_invalid = false;
+    std::size_t principals = 0;
+  };
+  [[nodiscard]] Statistics statistics() const;
+
+ private:
+  [[nodiscard]] std::shared_ptr<const Policy> policy() const;
+  // Counts and records a call without valid credentials.
+  [[nodiscard]] absl::Status Refuse(const Credentials& credentials, absl::Status status) const;
+  [[nodiscard]] absl::StatusOr<Identity> Resolve(
+      std::shared_ptr<const Identity::Proof> proof) const;
+  void Run();
+  // Replaces the policy if the file has another one. Returns whether it has.
+  bool Reload();
+  void CheckHeld();
+
+  AuditLog& audit_;
+  std::string file_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Policy> policy_;   // guarded by mutex_
+  std::vector<std::weak_ptr<Held>> held_;  // guarded by mutex_
+  std::size_t cleanup_size_ = 64;          // guarded by mutex_
+  std::condition_variable stopped_;
+  bool stopping_ = false;  // guarded by mutex_
+  std::atomic<std::uint64_t> version_ = 1;
+  mutable std::atomic<std::int64_t> unauthenticated_ = 0;
+  mutable std::atomic<std::int64_t> denied_ = 0;
+  std::atomic<std::int64_t> reloads_ = 0;
+  std::atomic<std::int64_t> failed_reloads_ = 0;
+  std::atomic<bool> file_invalid_ = false;
+  // Serializes Poll. Everything below is guarded by it.
+  std::mutex poll_;
+  TokenHash content_{};
+  Policy::Time polled_;
+  std::thread thread_;
+};
+
+class AccessControl::Held {
+ public:
+  Held(const AccessControl& control, Identity identity, const char* method, Role role,
+       std::string resource, std::function<void(const absl::Status&)> on_revoked);
+
+  // Compares one number unless the policy has changed. Errors: PermissionDenied after the right was
+  // lost.
+  [[nodiscard]] absl::Status Check();
+
+ private:
+  friend class AccessControl;
+
+  const AccessControl& control_;
+  const Identity identity_;
+  const char* const method_;
+  const Role role_;
+  const std::string resource_;
+  const std::function<void(const absl::Status&)> on_revoked_;
+  // The version of the policy by which the right was checked last.
+  std::atomic<std::uint64_t> version_;
+};
+
+// Reads and checks a policy. content: receives the hash of the file; may be null. Errors:
+// InvalidArgument naming the file, the line and the field.
+[[nodiscard]] absl::StatusOr<std::shared_ptr<const Policy>> ReadPolicy(const std::string& file,
+                                                                       TokenHash* content);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_ACCESS_ACCESS_CONTROL_H_

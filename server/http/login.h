@@ -1,0 +1,34 @@
+#ifndef CALIBD_SERVER_HTTP_LOGIN_H_
+#define CALIBD_SERVER_HTTP_LOGIN_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "server/access/access_control.h"
+#include "server/http/http_message.h"
+
+namespace calibd::server {
+
+// The login of the page: a form sends a token, and a cookie keeps it in the browser. The cookie is
+// hidden from scripts and only sent with requests of the page itself.
+
+// Largest body of a login.
+inline constexpr std::size_t kMaxLoginBytes = 4096;
+
+// The form, in place of the page.
+[[nodiscard]] HttpResponse AnswerLogin();
+
+// True for a POST of the form, or of the button that logs out.
+[[nodiscard]] bool IsLogin(const HttpRequest& request);
+
+// Answers such a POST: sets the cookie and leads to the page, or shows the form again with an
+// error. An empty token logs out. tls: the connection is encrypted.
+[[nodiscard]] HttpResponse LogIn(std::string_view body, const AccessControl& access, bool tls);
+
+// The token in the cookie of a request; empty if there is none.
+[[nodiscard]] std::string SessionOf(const HttpRequest& request);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_HTTP_LOGIN_H_
