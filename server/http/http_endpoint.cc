@@ -233,7 +233,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     login_ = true;
     body_.emplace(*std::move(parser_));
     slot_->SetIdle(true);
-    stream_.expires_after(kHeaderDeadline);
+    stream_.tcp().expires_after(kHeaderDeadline);
     ReadBody();
   }
 

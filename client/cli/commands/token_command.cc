@@ -65,7 +65,7 @@ absl::StatusOr<std::string> LastDay(const std::string& expires) {
                          static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
 }
 
-absl::StatusOr<ExitCode> Create(const Context& context, const std::string& expires) {
+absl::StatusOr<ExitCode> CreateToken(const Context& context, const std::string& expires) {
   CALIBD_ASSIGN_OR_RETURN(const std::string day, LastDay(expires));
   CALIBD_ASSIGN_OR_RETURN(const std::string token, MakeToken());
   CALIBD_ASSIGN_OR_RETURN(const std::string hash, Sha256Hex(token));
@@ -88,8 +88,8 @@ absl::StatusOr<ExitCode> Create(const Context& context, const std::string& expir
 void AddTokenCommand(CLI::App& app, Context& context) {
   CLI::App* const token = app.add_subcommand("token", "Make tokens for calibd's --access-file");
   RequireCommand(*token, context);
-  const auto [create, expires] =
-      AddCommand(*token, context, "create", "Print a new token, and its line for the file", Create);
+  const auto [create, expires] = AddCommand(
+      *token, context, "create", "Print a new token, and its line for the file", CreateToken);
   create->footer(
       "Works without a server. The token has 256 random bits. The line has only its hash: whoever "
       "reads the file cannot call the server with it.\n"

@@ -31,7 +31,11 @@ template <typename Response>
 class RecordingSink final : public server::Sink<Response> {
  public:
   explicit RecordingSink(const char* method)
-      : server::Sink<Response>({.method = method, .caller = "test"}) {}
+      : server::Sink<Response>({.method = method,
+                                .caller = "test",
+                                .owner = "test",
+                                .address = "test",
+                                .identity = server::Identity::Unrestricted()}) {}
 
   bool Send(Response response) override {
     const std::lock_guard lock(mutex_);
@@ -88,8 +92,8 @@ class ApiTest : public ::testing::Test {
  protected:
   ~ApiTest() override {
     api_.Drain();
-    computers_.Stop();
     small_computers_.Stop();
+    computers_.Stop();
     api_.Stop();
     history_.Stop();
   }
@@ -114,6 +118,8 @@ class ApiTest : public ::testing::Test {
       small_computers_};
   server::OpenStreams streams_{1};
   server::HistoryReader history_{engine_.store()};
+  server::AuditLog audit_;
+  server::AccessControl access_{audit_};
   server::Health health_{"", [this] { return engine_.commits().refusal(); }};
   Api api_{{.registry = engine_.registry(),
             .commits = engine_.commits(),
@@ -121,6 +127,8 @@ class ApiTest : public ::testing::Test {
             .ingestor = engine_.ingestor(),
             .streams = streams_,
             .history = history_,
+            .access = access_,
+            .audit = audit_,
             .writers = computers_,
             .health = health_,
             .model_memory_bytes = std::size_t{256} << 20,

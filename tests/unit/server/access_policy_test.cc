@@ -202,9 +202,9 @@ TEST_F(AccessControlTest, IdentifiesByBearerBasicSessionAndCertificate) {
   EXPECT_EQ(name({}), "NO_CREDENTIALS");
   EXPECT_EQ(name({.certificate_names = {"dns:b.corp"}}), "UNKNOWN_CERTIFICATE");
   // A wrong token is not replaced by a right certificate.
-  for (const std::string wrong :
-       {"Bearer t2", "Bearer", "Bearer ", "t1", "Basic t1", "Basic " + absl::Base64Escape("t1"),
-        "Basic " + absl::Base64Escape("t1:"), "Digest t1", "Bearer t1 t1"}) {
+  for (const std::string& wrong : std::vector<std::string>{
+           "Bearer t2", "Bearer", "Bearer ", "t1", "Basic t1", "Basic " + absl::Base64Escape("t1"),
+           "Basic " + absl::Base64Escape("t1:"), "Digest t1", "Bearer t1 t1"}) {
     EXPECT_EQ(name({.authorization = wrong, .certificate_names = {"dns:a.corp"}}), "UNKNOWN_TOKEN")
         << wrong;
   }
