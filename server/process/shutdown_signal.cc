@@ -1,5 +1,6 @@
 #include "server/process/shutdown_signal.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -11,6 +12,19 @@ namespace {
 // _exit runs no destructors, because a destructor may be what hangs.
 extern "C" void ExitNow(int /*signal*/) { _exit(1); }
 
+bool HasTerminal() {
+  const int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0) return false;
+  close(terminal);
+  return true;
+}
+
+// Whether something else, such as nohup, has chosen that SIGHUP does nothing.
+bool IgnoresHangUp() {
+  struct sigaction action {};
+  return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 ShutdownSignal::ShutdownSignal() {
@@ -20,6 +34,11 @@ ShutdownSignal::ShutdownSignal() {
   sigemptyset(&signals_);
   sigaddset(&signals_, SIGTERM);
   sigaddset(&signals_, SIGINT);
+  if (HasTerminal() && !IgnoresHangUp()) {
+    sigaddset(&signals_, SIGHUP);
+  } else {
+    static_cast<void>(std::signal(SIGHUP, SIG_IGN));
+  }
   pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
 }
 
@@ -32,6 +51,8 @@ void ShutdownSignal::Wait() {
 std::chrono::steady_clock::time_point ShutdownSignal::ArmWatchdog(std::chrono::seconds budget) {
   static_cast<void>(std::signal(SIGTERM, ExitNow));
   static_cast<void>(std::signal(SIGINT, ExitNow));
+  // The drain goes on when the terminal closes after Ctrl-C.
+  static_cast<void>(std::signal(SIGHUP, SIG_IGN));
   pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
   std::thread([budget] {
     std::this_thread::sleep_for(budget);

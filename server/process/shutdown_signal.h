@@ -7,7 +7,10 @@
 namespace calibd::server {
 
 // Turns SIGTERM and SIGINT into a request to drain. Create it before any other thread: it blocks
-// both signals for the calling thread and the threads that it starts. Ignores SIGPIPE and SIGXFSZ.
+// these signals for the calling thread and the threads that it starts. Ignores SIGPIPE and SIGXFSZ.
+// SIGHUP is also a request to drain where it says that the terminal was closed. A service has no
+// terminal: it ignores SIGHUP, by which it is asked to reload, because calibd notices changed files
+// itself.
 class ShutdownSignal {
  public:
   ShutdownSignal();
