@@ -1,8 +1,8 @@
 """Fails when the Dockerfile leaves what an image of calibd promises.
 
-Two stages on Debian 12, packages from deploy/packages only, built by deploy/run, a numeric
-non-root user, exec form, SIGTERM as the stop signal, calibd's own health check, OCI labels. The
-packages of the second stage are those that own the libraries of the built binaries.
+Bases that whoever builds it names by digest, packages from deploy/packages only, built by deploy/run,
+a numeric non-root user, exec form, SIGTERM as the stop signal, calibd's own health check, OCI labels.
+The packages of the section [run] are those that own the libraries of the built binaries.
 """
 import json
 import pathlib
@@ -38,9 +38,12 @@ def dockerfile_violations(text):
         if not condition:
             problems.append(f"Dockerfile: {problem}")
 
-    stages = [arguments.split()[0] for keyword, arguments in steps if keyword == "FROM"]
-    require([stage.split("@")[0] for stage in stages] == ["debian:bookworm", "debian:bookworm-slim"],
-            f"stages are {stages}, expected debian:bookworm and debian:bookworm-slim")
+    stages = [arguments.split() for keyword, arguments in steps if keyword == "FROM"]
+    names = {stage[-1] for stage in stages if len(stage) == 3}
+    bases = [stage[0] for stage in stages if stage[0] not in names]
+    require(bases == ["${BUILD_BASE}", "${RUN_BASE}"], f"bases are {bases}, expected the arguments")
+    arguments = [arguments for keyword, arguments in steps if keyword == "ARG"]
+    require(arguments == ["BUILD_BASE", "RUN_BASE"], f"a default is no digest: {arguments}")
     runs = " ; ".join(arguments for keyword, arguments in steps if keyword == "RUN")
     require("apt" not in re.sub(r"/var/lib/apt/lists", "", runs),
             "calls apt itself; the packages come from deploy/install-packages")

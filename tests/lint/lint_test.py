@@ -251,7 +251,8 @@ class DockerfilePolicyTest(unittest.TestCase):
 
     def test_finds_each_violation(self):
         for good, bad in (
-                ("FROM debian:bookworm-slim", "FROM debian:trixie-slim"),
+                ("FROM ${RUN_BASE}", "FROM debian:trixie-slim"),
+                ("ARG RUN_BASE", "ARG RUN_BASE=debian:bookworm-slim"),
                 ("USER 65532:65532", "USER root"),
                 ("STOPSIGNAL SIGTERM", "STOPSIGNAL SIGKILL"),
                 ('ENTRYPOINT ["calibd"]', "ENTRYPOINT calibd"),
