@@ -16,6 +16,7 @@ install(FILES deploy/prometheus/calibd_alerts.yml deploy/prometheus/calibd_recor
         DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd COMPONENT server)
 install(FILES deploy/grafana/calibd.json DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd/grafana
         COMPONENT server)
+install(PROGRAMS deploy/make-secrets DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd COMPONENT server)
 install(DIRECTORY deploy/grafana/provisioning DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd
         COMPONENT server)
 

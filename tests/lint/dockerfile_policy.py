@@ -5,12 +5,14 @@ a numeric non-root user, exec form, SIGTERM as the stop signal, calibd's own hea
 The packages of the section [run] are those that own the libraries of the built binaries.
 """
 import json
-import pathlib
 import re
 import subprocess
 import sys
 
 from sources import ROOT, report
+
+sys.path.insert(0, str(ROOT / "deploy"))
+from sbom import loaded_libraries, owners, section  # noqa: E402
 
 LABELS = ("title", "description", "licenses", "version")
 
@@ -66,48 +68,17 @@ def dockerfile_violations(text):
     return problems
 
 
-def section(name):
-    """The packages of one section of deploy/packages."""
-    inside, packages = False, set()
-    for line in (ROOT / "deploy/packages").read_text().splitlines():
-        if line.startswith("["):
-            inside = line == f"[{name}]"
-        elif inside and line and not line.startswith("#"):
-            packages.add(line)
-    return packages
-
-
 def needed_libraries(binary):
     """Paths of the shared libraries that the binary itself names."""
     dynamic = subprocess.run(["objdump", "-p", str(binary)], check=True, capture_output=True,
                              text=True).stdout
     names = set(re.findall(r"NEEDED\s+(\S+)", dynamic))
-    resolved = subprocess.run(["ldd", str(binary)], check=True, capture_output=True,
-                              text=True).stdout
-    paths = dict(re.findall(r"(\S+) => (/\S+)", resolved))
+    paths = loaded_libraries(binary)
     return {paths[name] for name in names if name in paths}
 
 
-def owners(libraries):
-    """The Debian packages that the libraries belong to."""
-    found = set()
-    # dpkg knows a file by the path it was installed to, which may lie outside /usr.
-    real = {str(pathlib.Path(library).resolve()) for library in libraries}
-    paths = real | {path.removeprefix("/usr") for path in real}
-    listed = subprocess.run(["dpkg-query", "-S", *sorted(paths)], capture_output=True, text=True,
-                            check=False).stdout
-    owner_of = {path: owner.split(":")[0] for owner, path in
-                (line.split(": ", 1) for line in listed.splitlines())}
-    for path in real:
-        owner = owner_of.get(path) or owner_of.get(path.removeprefix("/usr"))
-        if owner is None:
-            raise RuntimeError(f"no Debian package owns {path}")
-        found.add(owner)
-    return found
-
-
 def runtime_violations(binaries):
-    wanted = set().union(*(owners(needed_libraries(binary)) for binary in binaries))
+    wanted = set().union(*(owners(needed_libraries(binary)).values() for binary in binaries))
     listed = section("run")
     return ([f"deploy/packages: [run] lacks {package}" for package in sorted(wanted - listed)] +
             [f"deploy/packages: [run] has {package}, which no binary needs"
