@@ -84,6 +84,8 @@ set(CPACK_COMPONENT_SERVER_DESCRIPTION "monitors whether predicted probabilities
  Receives predictions and labels, and reports the calibration of each model.")
 set(CPACK_DEBIAN_SERVER_PACKAGE_NAME ${CALIBD_PACKAGE_server})
 set(CPACK_DEBIAN_SERVER_PACKAGE_SECTION science)
+# make-secrets needs them.
+set(CPACK_DEBIAN_SERVER_PACKAGE_SUGGESTS "calibctl, openssl")
 set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA
     "${CMAKE_SOURCE_DIR}/deploy/debian/conffiles;${CMAKE_SOURCE_DIR}/deploy/debian/postinst;${CMAKE_SOURCE_DIR}/deploy/debian/prerm;${CMAKE_SOURCE_DIR}/deploy/debian/postrm")
 set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_STRICT_PERMISSION ON)
