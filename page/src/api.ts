@@ -30,6 +30,8 @@ async function ask(path: string, init: RequestInit): Promise<unknown> {
   } catch {
     throw new ApiError("The server does not answer.", false);
   }
+  // The session has ended: the server shows the form for a token in place of the page.
+  if (response.status === 401) location.reload();
   const text = await response.text();
   if (response.ok) return JSON.parse(text);
   try {
@@ -37,6 +39,16 @@ async function ask(path: string, init: RequestInit): Promise<unknown> {
   } catch (error) {
     throw error instanceof ApiError ? error : new ApiError(text, true);
   }
+}
+
+// Whether the browser has a session, whose token scripts cannot read.
+export function hasSession(): boolean {
+  return /(^|; )calibd-session=1(;|$)/.test(document.cookie);
+}
+
+export async function logOut(): Promise<void> {
+  await fetch("/login", { method: "POST", body: new URLSearchParams({ token: "" }), redirect: "manual" });
+  location.reload();
 }
 
 function post(path: string, body: unknown): Promise<unknown> {

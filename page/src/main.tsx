@@ -1,6 +1,7 @@
 // The page: all models at #/, and one at #/models/M or #/models/M/versions/V.
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { hasSession, logOut } from "./api";
 import { ListView } from "./views/list";
 import { ModelView } from "./views/model";
 
@@ -23,7 +24,10 @@ function Page() {
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
   }, []);
-  return name === "" ? <ListView /> : <ModelView key={name} name={name} />;
+  return <>
+    {hasSession() && <p><button type="button" onClick={logOut}>Log out</button></p>}
+    {name === "" ? <ListView /> : <ModelView key={name} name={name} />}
+  </>;
 }
 
 render(<Page />, document.getElementById("page")!);

@@ -1,15 +1,14 @@
 #include "server/access/access_control.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -28,8 +27,11 @@ absl::string_view View(std::string_view text) { return {text.data(), text.size()
 // hash.
 constexpr std::size_t kLongestId = 128;
 
-// Of the audit log.
+// The method in the entries of the audit log about the access file.
 constexpr char kReloadMethod[] = "ReloadAccessFile";
+
+// More than a policy of ten thousand principals needs.
+constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 
 // The token of an authorization header; empty if the header has another form.
 std::string TokenOf(std::string_view authorization) {
@@ -58,6 +60,52 @@ absl::Status RevokedError(std::string_view resource) {
                    absl::StrCat("the right to this call on ", View(resource),
                                 " was revoked or has expired: ask whoever keeps the server's "
                                 "--access-file, and call again with a valid token"));
+}
+
+absl::Status UnreadableError(const std::string& file, std::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(file, " cannot be read: ", View(why), "; name a TOML file"));
+}
+
+// Reads what is left of an open file, up to the limit. Errors: InvalidArgument.
+absl::StatusOr<std::string> ReadAll(int fd, const std::string& file) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return UnreadableError(file, std::strerror(errno));
+  if (S_ISDIR(status.st_mode)) return UnreadableError(file, std::strerror(EISDIR));
+  if (!S_ISREG(status.st_mode)) return UnreadableError(file, "it is not a regular file");
+  std::string text;
+  std::array<char, 1 << 16> part{};
+  while (text.size() <= kMostBytes) {
+    const ssize_t size = read(fd, part.data(), part.size());
+    if (size == 0) return text;
+    if (size < 0 && errno != EINTR) return UnreadableError(file, std::strerror(errno));
+    if (size > 0) text.append(part.data(), static_cast<std::size_t>(size));
+  }
+  return UnreadableError(file, absl::StrCat("it has more than ", kMostBytes, " bytes"));
+}
+
+// Errors: InvalidArgument. Does not wait, whatever kind of file it is.
+absl::StatusOr<std::string> ReadText(const std::string& file) {
+  const int fd = open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return UnreadableError(file, std::strerror(errno));
+  absl::StatusOr<std::string> text = ReadAll(fd, file);
+  close(fd);
+  return text;
+}
+
+// The hash of a text, or of the error that prevented reading it.
+TokenHash HashOf(const absl::StatusOr<std::string>& text) {
+  return HashToken(text.ok() ? *text
+                             : absl::StrCat("error: ", std::string(text.status().message())));
+}
+
+absl::StatusOr<std::shared_ptr<const Policy>> ParsePolicy(const std::string& file,
+                                                          const absl::StatusOr<std::string>& text) {
+  if (!text.ok()) return text.status();
+  absl::StatusOr<std::shared_ptr<const Policy>> policy = Policy::Parse(*text);
+  if (policy.ok()) return policy;
+  return absl::InvalidArgumentError(
+      absl::StrCat(file, ", ", std::string(policy.status().message())));
 }
 
 }  // namespace
@@ -93,20 +141,8 @@ std::string OwnerOf(const absl::StatusOr<Identity>& identity, std::string addres
   return identity.ok() && !identity->unrestricted() ? absl::StrCat("@", identity->name()) : address;
 }
 
-absl::StatusOr<std::shared_ptr<const Policy>> ReadPolicy(const std::string& file,
-                                                         TokenHash* content) {
-  std::ifstream stream(file, std::ios::binary);
-  std::error_code error;
-  if (!stream || std::filesystem::is_directory(file, error)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file, " cannot be read: ", std::strerror(stream ? EISDIR : errno), "; name a TOML file"));
-  }
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  if (content != nullptr) *content = HashToken(text);
-  absl::StatusOr<std::shared_ptr<const Policy>> policy = Policy::Parse(text);
-  if (policy.ok()) return policy;
-  return absl::InvalidArgumentError(
-      absl::StrCat(file, ", ", std::string(policy.status().message())));
+absl::StatusOr<std::shared_ptr<const Policy>> ReadPolicy(const std::string& file) {
+  return ParsePolicy(file, ReadText(file));
 }
 
 absl::StatusOr<std::unique_ptr<AccessControl>> AccessControl::Open(const std::string& file,
@@ -115,9 +151,14 @@ absl::StatusOr<std::unique_ptr<AccessControl>> AccessControl::Open(const std::st
   if (file.empty()) return control;
   control->file_ = file;
   control->polled_ = std::chrono::system_clock::now();
-  CALIBD_ASSIGN_OR_RETURN(control->policy_, ReadPolicy(file, &control->content_));
-  control->thread_ = std::thread([raw = control.get()] { raw->Run(); });
+  const absl::StatusOr<std::string> text = ReadText(file);
+  CALIBD_ASSIGN_OR_RETURN(control->policy_, ParsePolicy(file, text));
+  control->content_ = control->seen_ = HashOf(text);
   return control;
+}
+
+void AccessControl::StartPolling() {
+  if (enabled()) thread_ = std::thread([this] { Run(); });
 }
 
 AccessControl::~AccessControl() {
@@ -136,18 +177,20 @@ std::shared_ptr<const Policy> AccessControl::policy() const {
 
 absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials) const {
   if (!enabled()) return Identity::Unrestricted();
-  auto proof = std::make_shared<Identity::Proof>();
-  if (!credentials.authorization.empty() || !credentials.session.empty()) {
+  absl::StatusOr<Identity> identity = NoCredentialsError();
+  const bool has_header = !credentials.authorization.empty();
+  if (has_header || !credentials.session.empty()) {
+    auto proof = std::make_shared<Identity::Proof>();
     proof->is_token = true;
-    proof->token =
-        HashToken(credentials.authorization.empty() ? std::string(credentials.session)
-                                                    : TokenOf(credentials.authorization));
-  } else if (!credentials.certificate_names.empty()) {
-    proof->certificate_names = credentials.certificate_names;
-  } else {
-    return Refuse(credentials, NoCredentialsError());
+    proof->token = HashToken(has_header ? TokenOf(credentials.authorization)
+                                        : std::string(credentials.session));
+    identity = Resolve(std::move(proof));
   }
-  absl::StatusOr<Identity> identity = Resolve(std::move(proof));
+  if (!identity.ok() && !has_header && !credentials.certificate_names.empty()) {
+    auto proof = std::make_shared<Identity::Proof>();
+    proof->certificate_names = credentials.certificate_names;
+    identity = Resolve(std::move(proof));
+  }
   return identity.ok() ? identity : Refuse(credentials, identity.status());
 }
 
@@ -190,10 +233,20 @@ absl::StatusOr<Identity> AccessControl::Resolve(
                    "is no token (send \"authorization: Bearer TOKEN\")");
 }
 
+absl::StatusOr<Identity> AccessControl::Renew(const Identity& caller,
+                                              std::string_view resource) const {
+  if (caller.unrestricted() || caller.version_ == version()) return caller;
+  absl::StatusOr<Identity> present = Resolve(caller.proof_);
+  // Another principal may have the token now. Its producers are others.
+  if (present.ok() && present->name() != caller.name()) return RevokedError(resource);
+  return present;
+}
+
 absl::Status AccessControl::Check(const Identity& caller, const std::string& address,
                                   const char* method, Role role,
                                   const std::string& resource) const {
-  absl::Status status = caller.Check(method, role, resource);
+  const absl::StatusOr<Identity> present = Renew(caller, resource);
+  absl::Status status = present.ok() ? present->Check(method, role, resource) : present.status();
   if (!status.ok()) {
     ++denied_;
     audit_.RecordDenial({.principal = caller.name(),
@@ -205,18 +258,22 @@ absl::Status AccessControl::Check(const Identity& caller, const std::string& add
   return status;
 }
 
-std::shared_ptr<AccessControl::Held> AccessControl::Hold(
+absl::StatusOr<std::shared_ptr<AccessControl::Held>> AccessControl::Hold(
     Identity identity, const char* method, Role role, std::string resource,
     std::function<void(const absl::Status&)> on_revoked) {
   auto held = std::make_shared<Held>(*this, std::move(identity), method, role, std::move(resource),
                                      std::move(on_revoked));
   if (!enabled()) return held;
-  const std::lock_guard lock(mutex_);
-  if (held_.size() >= cleanup_size_) {
-    std::erase_if(held_, [](const std::weak_ptr<Held>& one) { return one.expired(); });
-    cleanup_size_ = std::max<std::size_t>(64, 2 * held_.size());
+  {
+    const std::lock_guard lock(mutex_);
+    if (held_.size() >= cleanup_size_) {
+      std::erase_if(held_, [](const std::weak_ptr<Held>& one) { return one.expired(); });
+      cleanup_size_ = std::max<std::size_t>(64, 2 * held_.size());
+    }
+    held_.push_back(held);
   }
-  held_.push_back(held);
+  // CheckHeld has missed it if the policy changed since the caller was identified.
+  CALIBD_RETURN_IF_ERROR(held->Check());
   return held;
 }
 
@@ -224,17 +281,26 @@ void AccessControl::Poll() {
   const std::lock_guard lock(poll_);
   const Policy::Time now = std::chrono::system_clock::now();
   const std::optional<Policy::Time> expiry = policy()->NextExpiry(polled_);
-  const bool expired = expiry.has_value() && *expiry <= now;
+  if (expiry.has_value() && *expiry <= now) version_.fetch_add(1, std::memory_order_acq_rel);
   polled_ = now;
-  if (!Reload() && !expired) return;
-  version_.fetch_add(1, std::memory_order_acq_rel);
-  CheckHeld();
+  Reload();
+  // A version that an exception kept from being checked is checked in the next poll.
+  const std::uint64_t version = this->version();
+  if (checked_ != version && CheckHeld()) checked_ = version;
 }
 
-bool AccessControl::Reload() {
-  TokenHash content{};
-  absl::StatusOr<std::shared_ptr<const Policy>> read = ReadPolicy(file_, &content);
-  if (content == content_ && file_invalid_ == !read.ok()) return false;
+void AccessControl::Reload() {
+  const absl::StatusOr<std::string> text = ReadText(file_);
+  const TokenHash content = HashOf(text);
+  const bool settled = content == std::exchange(seen_, content);
+  if (content == content_ || !settled) return;
+  absl::StatusOr<std::shared_ptr<const Policy>> read = ParsePolicy(file_, text);
+  if (read.ok()) {
+    const std::lock_guard lock(mutex_);
+    policy_ = *read;
+  }
+  if (read.ok()) version_.fetch_add(1, std::memory_order_acq_rel);
+  // Only now, so that a lack of memory above does not lose the change.
   content_ = content;
   file_invalid_ = !read.ok();
   if (!read.ok()) {
@@ -246,7 +312,7 @@ bool AccessControl::Reload() {
                    .status = read.status().code()});
     spdlog::error("the access file is invalid, so that the former one applies: {}",
                   std::string(read.status().message()));
-    return false;
+    return;
   }
   ++reloads_;
   audit_.Record({.principal = "",
@@ -255,23 +321,28 @@ bool AccessControl::Reload() {
                  .resource = "",
                  .status = absl::StatusCode::kOk});
   spdlog::info("the access file has changed and applies: {} principals", (*read)->principals());
-  const std::lock_guard lock(mutex_);
-  policy_ = *std::move(read);
-  return true;
 }
 
-void AccessControl::CheckHeld() {
+bool AccessControl::CheckHeld() {
   std::vector<std::weak_ptr<Held>> all;
   {
     const std::lock_guard lock(mutex_);
     all = held_;
   }
+  bool all_checked = true;
   // Without the lock, because a call that ends may release its right.
   for (const std::weak_ptr<Held>& one : all) {
     const std::shared_ptr<Held> held = one.lock();
     if (held == nullptr) continue;
-    if (absl::Status status = held->Check(); !status.ok()) held->on_revoked_(status);
+    try {
+      if (absl::Status status = held->Check(); !status.ok()) held->on_revoked_(status);
+    } catch (const std::exception& failure) {
+      // There was no memory. The others must not stay because of this one.
+      all_checked = false;
+      spdlog::error("a revoked call could not be ended: {}", failure.what());
+    }
   }
+  return all_checked;
 }
 
 void AccessControl::Run() {
@@ -315,10 +386,8 @@ absl::Status AccessControl::Held::Check() {
   if (identity_.unrestricted() || version_.load(std::memory_order_relaxed) == version) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<Identity> present = control_.Resolve(identity_.proof_);
-  // Another principal may have the token now. Its producers are others.
-  if (!present.ok() || present->name() != identity_.name() ||
-      !present->Check(method_, role_, resource_).ok()) {
+  const absl::StatusOr<Identity> present = control_.Renew(identity_, resource_);
+  if (!present.ok() || !present->Check(method_, role_, resource_).ok()) {
     return RevokedError(resource_);
   }
   version_.store(version, std::memory_order_relaxed);

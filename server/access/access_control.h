@@ -21,7 +21,8 @@
 
 namespace calibd::server {
 
-// What a client shows to prove who it is. The token decides if there is one.
+// What a client shows to prove who it is. The header decides if there is one, then a session that
+// is valid, then the certificate: a browser also sends a session that has expired.
 struct Credentials {
   // The header "authorization": "Bearer TOKEN", or "Basic" with the token as the password and any
   // name of a user. May be empty.
@@ -103,26 +104,34 @@ class AccessControl {
 
   // Errors: Unauthenticated, with what to do.
   [[nodiscard]] absl::StatusOr<Identity> Identify(const Credentials& credentials) const;
+  // Counts and records a call without valid credentials, and returns the status.
+  [[nodiscard]] absl::Status Refuse(const Credentials& credentials, absl::Status status) const;
 
-  // Checks a right as Identity::Check does. Every call goes through this function, which counts and
-  // records those that it refuses. address: of the client.
+  // Checks a right as Identity::Check does, by the present policy even if the caller was identified
+  // by a former one. Every call goes through this function, which counts and records those that it
+  // refuses. address: of the client. Errors: those of Identity::Check; Unauthenticated if the
+  // credentials are no longer valid; PermissionDenied if they belong to another principal now.
   [[nodiscard]] absl::Status Check(const Identity& caller, const std::string& address,
                                    const char* method, Role role,
                                    const std::string& resource) const;
 
-  // Returns the right of a call, which is allowed now, to go on. on_revoked: called on the thread
-  // of the policy, within kPollInterval after a change of the file or the expiry of the token, if
-  // the right is lost. It must not block. The right ends with the object.
-  [[nodiscard]] std::shared_ptr<Held> Hold(Identity identity, const char* method, Role role,
-                                           std::string resource,
-                                           std::function<void(const absl::Status&)> on_revoked);
+  // Returns the right of a call, which Check has allowed, to go on. on_revoked: called on the
+  // thread of the policy if the right is lost, at the latest in the second poll after a change of
+  // the file or the expiry of the token. It may be called again, and must not block. The right ends
+  // with the object. Errors: PermissionDenied if the right was lost since it was checked.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<Held>> Hold(
+      Identity identity, const char* method, Role role, std::string resource,
+      std::function<void(const absl::Status&)> on_revoked);
 
   // Increases when the policy changes and when a token expires.
   [[nodiscard]] std::uint64_t version() const noexcept {
     return version_.load(std::memory_order_acquire);
   }
 
-  // Reads the file if it has changed, as the thread does every kPollInterval.
+  // Starts a thread that calls Poll every kPollInterval if there is a file. Call it once.
+  void StartPolling();
+  // Reads the file. A content that was there in the former
+  // poll too applies: a file that is being written is not read in the middle.
   void Poll();
   static constexpr std::chrono::milliseconds kPollInterval{2000};
 
@@ -140,14 +149,17 @@ class AccessControl {
 
  private:
   [[nodiscard]] std::shared_ptr<const Policy> policy() const;
-  // Counts and records a call without valid credentials.
-  [[nodiscard]] absl::Status Refuse(const Credentials& credentials, absl::Status status) const;
   [[nodiscard]] absl::StatusOr<Identity> Resolve(
       std::shared_ptr<const Identity::Proof> proof) const;
+  // The caller by the present policy. Errors: those of Resolve; PermissionDenied if another
+  // principal has the credentials now. resource: of the call, for the error.
+  [[nodiscard]] absl::StatusOr<Identity> Renew(const Identity& caller,
+                                               std::string_view resource) const;
   void Run();
-  // Replaces the policy if the file has another one. Returns whether it has.
-  bool Reload();
-  void CheckHeld();
+  // Replaces the policy if the file has another one.
+  void Reload();
+  // Ends the calls that have lost their right. Returns false if one could not be ended.
+  bool CheckHeld();
 
   AuditLog& audit_;
   std::string file_;
@@ -165,8 +177,12 @@ class AccessControl {
   std::atomic<bool> file_invalid_ = false;
   // Serializes Poll. Everything below is guarded by it.
   std::mutex poll_;
+  // The hash of the file whose policy applies or was refused, and of the file in the last poll.
   TokenHash content_{};
+  TokenHash seen_{};
   Policy::Time polled_;
+  // The version for which all held rights were checked.
+  std::uint64_t checked_ = 1;
   std::thread thread_;
 };
 
@@ -192,10 +208,9 @@ class AccessControl::Held {
   std::atomic<std::uint64_t> version_;
 };
 
-// Reads and checks a policy. content: receives the hash of the file; may be null. Errors:
-// InvalidArgument naming the file, the line and the field.
-[[nodiscard]] absl::StatusOr<std::shared_ptr<const Policy>> ReadPolicy(const std::string& file,
-                                                                       TokenHash* content);
+// Reads and checks a policy, which has at most 4 MiB. Errors: InvalidArgument naming the file, the
+// line and the field.
+[[nodiscard]] absl::StatusOr<std::shared_ptr<const Policy>> ReadPolicy(const std::string& file);
 
 }  // namespace calibd::server
 

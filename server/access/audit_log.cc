@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <string_view>
 #include <utility>
 
@@ -21,6 +22,8 @@ namespace calibd::server {
 namespace {
 
 constexpr int kKeptFiles = 9;
+// Time after which a rotation that has failed is tried again.
+constexpr std::chrono::seconds kRotationDelay{60};
 // Longer than any name of a model. A caller without an identity may send any text.
 constexpr std::size_t kLongestResource = 300;
 // Only the owner reads who did what.
@@ -43,15 +46,21 @@ std::string LineOf(const AuditEntry& entry, std::chrono::system_clock::time_poin
   return line.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// Returns false with errno.
-bool WriteAll(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
+// Returns the number of bytes that were written; if it is not the size of the text, with errno.
+std::size_t WriteAll(int fd, std::string_view text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = write(fd, text.data() + done, text.size() - done);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
+    if (written <= 0) break;
+    done += static_cast<std::size_t>(written);
   }
-  return fdatasync(fd) == 0;
+  return done;
+}
+
+// Renames a file, which may be missing. Returns false with errno.
+bool Rename(const std::string& from, const std::string& to) {
+  return std::rename(from.c_str(), to.c_str()) == 0 || errno == ENOENT;
 }
 
 }  // namespace
@@ -125,37 +134,79 @@ void AuditLog::Run() {
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    const Queued next = std::move(queue_.front());
-    queue_.pop_front();
+    batch_.swap(queue_);
     lock.unlock();
-    Write(next.entry, next.time);
+    WriteBatch();
     lock.lock();
   }
 }
 
-void AuditLog::Write(const AuditEntry& entry, std::chrono::system_clock::time_point time) {
-  const std::string line = LineOf(entry, time);
-  if (size_ > 0 && size_ + line.size() > max_bytes_) Rotate();
-  const bool written = WriteAll(fd_, line);
-  written ? ++written_ : ++lost_;
-  size_ += line.size();
-  if (!written && !failed_) {
-    spdlog::error("the audit log {} cannot be written: {}", file_, std::strerror(errno));
+void AuditLog::WriteBatch() {
+  std::int64_t lines = 0;
+  for (const Queued& next : batch_) {
+    try {
+      const bool written = Write(next);
+      written ? ++lines : ++lost_;
+      Report(written, "written");
+    } catch (const std::exception&) {
+      // There was no memory for the line, or for a message about it.
+      ++lost_;
+    }
   }
-  failed_ = !written;
+  batch_.clear();
+  if (lines == 0) return;
+  const bool synced = fdatasync(fd_) == 0;
+  (synced ? written_ : lost_) += lines;
+  try {
+    Report(synced, "synced");
+  } catch (const std::exception&) {
+    // The metric counts the lines as lost.
+  }
 }
 
-void AuditLog::Rotate() {
-  for (int i = kKeptFiles; i > 0; --i) {
-    const std::string from = i == 1 ? file_ : absl::StrCat(file_, ".", i - 1);
-    static_cast<void>(std::rename(from.c_str(), absl::StrCat(file_, ".", i).c_str()));
+bool AuditLog::Write(const Queued& next) {
+  std::string line = LineOf(next.entry, next.time);
+  if (size_ > 0 && size_ + line.size() > max_bytes_) Report(Rotate(), "rotated");
+  // The part of a line for which the disk had no room stays a line of its own.
+  if (last_ != '\n') line.insert(line.begin(), '\n');
+  const std::size_t done = WriteAll(fd_, line);
+  size_ += done;
+  if (done > 0) last_ = line[done - 1];
+  return done == line.size();
+}
+
+void AuditLog::Report(bool done, const char* what) {
+  const int error = errno;
+  if (!done && !std::exchange(failed_, true)) {
+    spdlog::error("the audit log {} cannot be {}: {}", file_, what, std::strerror(error));
   }
-  const int next = OpenToAppend(file_);
-  if (next < 0) return;  // The renamed file is continued.
+  // Only a write shows that the disk works again.
+  if (done && std::string_view(what) == "written") failed_ = false;
+}
+
+bool AuditLog::Rotate() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_rotation_) return true;
+  next_rotation_ = now + kRotationDelay;
+  // A file that cannot be made must not cost the oldest one.
+  const std::string fresh = absl::StrCat(file_, ".new");
+  const int next = OpenToAppend(fresh);
+  if (next < 0) return false;
+  bool renamed = fdatasync(fd_) == 0;
+  for (int i = kKeptFiles; renamed && i > 0; --i) {
+    const std::string from = i == 1 ? file_ : absl::StrCat(file_, ".", i - 1);
+    renamed = Rename(from, absl::StrCat(file_, ".", i));
+  }
   // enabled() reads the number of the descriptor, which stays the same.
-  dup3(next, fd_, O_CLOEXEC);
+  const bool rotated = renamed && Rename(fresh, file_) && dup3(next, fd_, O_CLOEXEC) == fd_;
+  const int error = errno;
   close(next);
+  errno = error;
+  if (!rotated) return false;
   size_ = 0;
+  last_ = '\n';
+  next_rotation_ = {};
+  return true;
 }
 
 }  // namespace calibd::server

@@ -30,8 +30,9 @@ struct AuditEntry {
   absl::StatusCode status = absl::StatusCode::kOk;
 };
 
-// Appends entries to a file, as JSON lines, and syncs each of them, on a thread of its own. A file
-// that has reached its size becomes FILE.1, and FILE.1 becomes FILE.2, up to FILE.9. Thread-safe.
+// Appends entries to a file, as JSON lines, and syncs them, on a thread of its own. A file that has
+// reached its size becomes FILE.1, and FILE.1 becomes FILE.2, up to FILE.9. If there can be no new
+// file, the present one grows. Thread-safe.
 class AuditLog {
  public:
   // Drops all entries.
@@ -40,7 +41,7 @@ class AuditLog {
   // InvalidArgument if it cannot be written.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<AuditLog>> Open(const std::string& file,
                                                                       std::size_t max_bytes);
-  // Writes what is queued, and joins the thread.
+  // Writes what is queued, with one sync, and joins the thread.
   ~AuditLog();
   AuditLog(const AuditLog&) = delete;
   AuditLog& operator=(const AuditLog&) = delete;
@@ -50,7 +51,8 @@ class AuditLog {
   // Queues an entry. Does not block. If kMostQueued entries wait for the disk, the entry is lost
   // and counted.
   void Record(AuditEntry entry);
-  // Records a refused call, at most kDenialsPerSecond on average: peers cause such entries.
+  // Records a call that was refused or failed, at most kDenialsPerSecond on average: peers cause
+  // such entries as often as they like.
   void RecordDenial(AuditEntry entry);
 
   static constexpr std::size_t kMostQueued = 10000;
@@ -61,27 +63,38 @@ class AuditLog {
     std::int64_t written = 0;
     // Entries that could not be written or queued.
     std::int64_t lost = 0;
-    // Refused calls that were left out.
+    // Calls that RecordDenial left out.
     std::int64_t denials_left_out = 0;
   };
   [[nodiscard]] Statistics statistics() const;
 
  private:
-  void Run();
-  void Write(const AuditEntry& entry, std::chrono::system_clock::time_point time);
-  void Rotate();
-
   struct Queued {
     AuditEntry entry;
     std::chrono::system_clock::time_point time;
   };
 
+  void Run();
+  // Writes the lines of batch_ and syncs them.
+  void WriteBatch();
+  // Returns false with errno if the line is not written.
+  bool Write(const Queued& next);
+  // Returns false with errno. Continues with the present file then.
+  bool Rotate();
+  // done: the last write, rotation or sync has succeeded, otherwise errno says why not.
+  void Report(bool done, const char* what);
+
   std::string file_;
   std::size_t max_bytes_ = 0;
   int fd_ = -1;
   // Only the thread uses them.
+  std::deque<Queued> batch_;
   std::size_t size_ = 0;
+  // The byte at the end of the file.
+  char last_ = '\n';
   bool failed_ = false;
+  // No file is rotated before.
+  std::chrono::steady_clock::time_point next_rotation_{};
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -36,6 +36,15 @@ bool Api::MayDeclare(const CallContext& call, const std::string& name) const {
          FindModel(parts_.registry, "model.name", name).ok();
 }
 
+absl::StatusOr<std::shared_ptr<AccessControl::Held>> Api::Hold(
+    const char* method, const Right& right, std::string resource,
+    const std::shared_ptr<Call>& call) const {
+  return parts_.access.Hold(*call->context().identity, method, right.role, std::move(resource),
+                            [weak = std::weak_ptr(call)](const absl::Status& status) {
+                              if (const auto held = weak.lock()) held->End(status);
+                            });
+}
+
 absl::Status Api::ListVerdicts(const v1::ListVerdictsRequest& request,
                                const Reply<v1::ListVerdictsResponse>& reply) {
   return verdicts_.List(request, reply);
@@ -44,17 +53,16 @@ absl::Status Api::ListVerdicts(const v1::ListVerdictsRequest& request,
 absl::Status Api::WatchCalibration(const v1::WatchCalibrationRequest& request,
                                    const Reply<v1::WatchCalibrationResponse>& reply,
                                    NamedModel model) {
-  auto held = parts_.access.Hold(*reply->context().identity, kWatchCalibration.name,
-                                 kWatchCalibration.right.role, model->original().name.ToString(),
-                                 [weak = std::weak_ptr(reply)](const absl::Status& status) {
-                                   if (const auto stream = weak.lock()) stream->End(status);
-                                 });
+  CALIBD_ASSIGN_OR_RETURN(auto held, Hold(kWatchCalibration.name, kWatchCalibration.right,
+                                          model->original().name.ToString(), reply));
   return watches_.Add(request, reply, model, std::move(held));
 }
 
 absl::Status Api::Backup(const v1::BackupRequest& /*request*/,
                          const Reply<v1::BackupResponse>& reply) {
-  return upkeep_.Backup(reply);
+  CALIBD_ASSIGN_OR_RETURN(auto held,
+                          Hold(kBackup.name, kBackup.right, std::string(kAllModels), reply));
+  return upkeep_.Backup(reply, std::move(held));
 }
 
 absl::Status Api::Verify(const v1::VerifyRequest& /*request*/,

@@ -226,7 +226,13 @@ class Api {
     }
   }
   [[nodiscard]] absl::Status CheckAll(const CallContext& call, const Right& right) const;
-  // SDKs declare the model to which they write. If the model exists, that changes nothing.
+  // The right of a call that sends for long. The call ends when the right is lost. Errors: those of
+  // AccessControl::Hold.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<AccessControl::Held>> Hold(
+      const char* method, const Right& right, std::string resource,
+      const std::shared_ptr<Call>& call) const;
+  // True for a writer of a model that exists: SDKs declare the model to which they write, which
+  // changes nothing then.
   [[nodiscard]] bool MayDeclare(const CallContext& call, const std::string& name) const;
 
   const ApiParts parts_;

@@ -54,6 +54,7 @@ absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
   };
   if (alarm.has_acknowledge_time()) {
     // A visible acknowledgement is on disk.
+    reply->ChangesNothing();
     answer(absl::OkStatus());
   } else {
     parts_.ingestor.Acknowledge(model, alarm_id, request.note(), answer);

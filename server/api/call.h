@@ -43,6 +43,9 @@ class Call {
   // Called once when the call ends: with an answer, with an error, or because the client cancelled
   // it. Called at once if the call has ended.
   virtual void OnEnd(std::function<void()> on_end) = 0;
+  // The call succeeds and has changed nothing, so that the audit log need not record it. Call it
+  // before the answer.
+  virtual void ChangesNothing() {}
 
   // Runs code that serves the call on any thread; an error or exception ends the call.
   template <typename Body>

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/api.h"
 #include "server/api/pagination.h"
@@ -60,6 +61,16 @@ absl::StatusOr<ModelDeclaration> Check(const ApiParts& parts, const v1::Model& d
   return first.ok() && *first == original ? first : again;
 }
 
+// The error of a declaration, without the values of a model that the caller may not read.
+absl::Status HideModel(const ApiParts& parts, const v1::Model& declared, absl::Status error) {
+  if (!absl::IsAlreadyExists(error) && !absl::IsInvalidArgument(error)) return error;
+  const auto alone = CheckDeclaration(declared, parts.model_memory_bytes, parts.model_disk_bytes);
+  if (!alone.ok()) return alone.status();
+  return ModelError(absl::StatusCode::kAlreadyExists, "MODEL_DIFFERS", declared.name(),
+                    absl::StrCat(declared.name(),
+                                 " exists with another declaration, which a reader of it can see"));
+}
+
 void LogUpdate(const v1::UpdateModelResponse& response) {
   for (const v1::ModelUpdate::Change& change : response.update().changes()) {
     spdlog::info("model {}: {} is updated from {} to {}", response.model().name(), change.path(),
@@ -103,18 +114,33 @@ absl::Status ListPage(const ModelRegistry& registry, const Identity& caller,
 
 absl::Status Api::CreateModel(const v1::CreateModelRequest& request,
                               const Reply<v1::CreateModelResponse>& reply) {
-  CALIBD_ASSIGN_OR_RETURN(ModelDeclaration declaration, Check(parts_, request.model()));
-  return server::CreateModel(
-      parts_.registry, parts_.commits, std::move(declaration),
-      [reply](const absl::StatusOr<std::shared_ptr<Model>>& model, bool created) {
-        reply->Answer([&](v1::CreateModelResponse& response) {
-          if (created) {
-            spdlog::info("model {} is declared", (*model)->declaration()->name.ToString());
-          }
-          if (model.ok()) *response.mutable_model() = Describe(**model);
-          return model.status();
+  const Identity& caller = *reply->context().identity;
+  const std::string& name = request.model().name();
+  // A writer may declare a model that exists; see MayDeclare.
+  const bool may_create = caller.Has(Role::kOperator, name);
+  const bool may_read = caller.Has(Role::kReader, name);
+  absl::StatusOr<ModelDeclaration> declaration = Check(parts_, request.model());
+  absl::Status status = declaration.status();
+  if (status.ok()) {
+    status = server::CreateModel(
+        parts_.registry, parts_.commits, *std::move(declaration), may_create,
+        [reply, shown = may_read ? v1::Model() : request.model(), may_read](
+            const absl::StatusOr<std::shared_ptr<Model>>& model, bool created) {
+          if (model.ok() && !created) reply->ChangesNothing();
+          reply->Answer([&](v1::CreateModelResponse& response) {
+            if (created) {
+              spdlog::info("model {} is declared", (*model)->declaration()->name.ToString());
+            }
+            if (model.ok()) *response.mutable_model() = may_read ? Describe(**model) : shown;
+            return model.status();
+          });
         });
-      });
+  }
+  // The model was deleted since the right of the caller was checked.
+  if (!may_create && absl::IsNotFound(status)) {
+    return CheckAccess(reply->context(), Role::kOperator, "model.name", name);
+  }
+  return may_read ? status : HideModel(parts_, request.model(), std::move(status));
 }
 
 absl::Status Api::GetModel(const v1::GetModelRequest& /*request*/,
@@ -136,6 +162,7 @@ absl::Status Api::UpdateModel(const v1::UpdateModelRequest& request,
       [reply](const absl::StatusOr<v1::UpdateModelResponse>& updated) {
         reply->Answer([&](v1::UpdateModelResponse& response) {
           if (!updated.ok()) return updated.status();
+          if (updated->update().changes().empty()) reply->ChangesNothing();
           LogUpdate(*updated);
           response = *updated;
           return absl::OkStatus();

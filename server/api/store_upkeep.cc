@@ -47,9 +47,9 @@ class CopySender final : public std::enable_shared_from_this<CopySender> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // readers: the threads that read the copy; must outlive the call.
+  // held: the right of the caller. readers: the threads that read the copy; must outlive the call.
   CopySender(std::unique_ptr<StoreCopy> copy, Reply<v1::BackupResponse> stream,
-             ThreadPool& readers);
+             std::shared_ptr<AccessControl::Held> held, ThreadPool& readers);
 
   void Start();
   // Ends the call and frees the copy at once, even if the client does not read the error.
@@ -65,6 +65,7 @@ class CopySender final : public std::enable_shared_from_this<CopySender> {
 
   const std::unique_ptr<StoreCopy> copy_;
   const Reply<v1::BackupResponse> stream_;
+  const std::shared_ptr<AccessControl::Held> held_;
   ThreadPool& readers_;
   std::atomic<Clock::time_point> last_taken_;
   // The following members belong to the posted task. At most one task is posted at a time.
@@ -74,9 +75,10 @@ class CopySender final : public std::enable_shared_from_this<CopySender> {
 };
 
 CopySender::CopySender(std::unique_ptr<StoreCopy> copy, Reply<v1::BackupResponse> stream,
-                       ThreadPool& readers)
+                       std::shared_ptr<AccessControl::Held> held, ThreadPool& readers)
     : copy_(std::move(copy)),
       stream_(std::move(stream)),
+      held_(std::move(held)),
       readers_(readers),
       last_taken_(Clock::now()),
       hash_(XXH3_createState(), XXH3_freeState),
@@ -144,11 +146,15 @@ absl::Status StoreUpkeep::Begin(const Reply<Response>& reply,
   return absl::OkStatus();
 }
 
-absl::Status StoreUpkeep::Backup(const Reply<v1::BackupResponse>& reply) {
-  return Begin(reply, [this, reply](Turn& turn) { return MakeCopy(reply, turn); });
+absl::Status StoreUpkeep::Backup(const Reply<v1::BackupResponse>& reply,
+                                 std::shared_ptr<AccessControl::Held> held) {
+  return Begin(reply, [this, reply, held = std::move(held)](Turn& turn) {
+    return MakeCopy(reply, held, turn);
+  });
 }
 
-absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn& turn) {
+absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply,
+                                   std::shared_ptr<AccessControl::Held> held, Turn& turn) {
   CALIBD_RETURN_IF_ERROR(AdmitCopy());
   absl::StatusOr<std::unique_ptr<StoreCopy>> copy = Copy(SendProgress(reply, draining_));
   absl::Status status = copy.status();
@@ -163,7 +169,8 @@ absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn&
                      "try again"));
   }
   if (!status.ok()) return status;
-  const auto sender = std::make_shared<CopySender>(*std::move(copy), reply, reader_);
+  const auto sender =
+      std::make_shared<CopySender>(*std::move(copy), reply, std::move(held), reader_);
   {
     const std::lock_guard lock(mutex_);
     sending_.push_back(sender);

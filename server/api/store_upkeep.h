@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calibd/v1/store_service.pb.h"
+#include "server/access/access_control.h"
 #include "server/api/call.h"
 #include "server/api/health.h"
 #include "server/executor/thread_pool.h"
@@ -25,9 +26,11 @@ class StoreUpkeep {
   // Damage that a copy or verification finds is reported to health.
   StoreUpkeep(const ModelRegistry& registry, CommitQueue& commits, Health& health);
 
-  // Errors: Unavailable; ResourceExhausted while another computation runs. The call may also end
-  // with the errors of CommitQueue::OpenView, such as Unimplemented.
-  [[nodiscard]] absl::Status Backup(const Reply<v1::BackupResponse>& reply);
+  // held: the right of the caller, kept while the copy is made and sent. Errors: Unavailable;
+  // ResourceExhausted while another computation runs. The call may also end with the errors of
+  // CommitQueue::OpenView, such as Unimplemented.
+  [[nodiscard]] absl::Status Backup(const Reply<v1::BackupResponse>& reply,
+                                    std::shared_ptr<AccessControl::Held> held);
   [[nodiscard]] absl::Status Verify(const Reply<v1::VerifyResponse>& reply);
 
   // Cancels the running computation and accepts no new one.
@@ -46,7 +49,8 @@ class StoreUpkeep {
   // Unavailable; ResourceExhausted while another computation runs.
   template <typename Response>
   absl::Status Begin(const Reply<Response>& reply, std::function<absl::Status(Turn&)> work);
-  absl::Status MakeCopy(const Reply<v1::BackupResponse>& reply, Turn& turn);
+  absl::Status MakeCopy(const Reply<v1::BackupResponse>& reply,
+                        std::shared_ptr<AccessControl::Held> held, Turn& turn);
   absl::StatusOr<std::unique_ptr<StoreCopy>> Copy(const OnProgress& progress);
   // Makes room for another copy on disk. Errors: ResourceExhausted while the clients of all copies
   // are reading.

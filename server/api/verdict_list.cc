@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,8 @@ constexpr double kMaxRate = 0.25;
 
 // For this time, later pages of a list use the test of its first page.
 constexpr std::chrono::seconds kTestedAge{60};
+// Maximum number of callers whose tests are kept.
+constexpr std::size_t kMostTested = 64;
 // Number of models that are read from the registry at a time, because lookups block meanwhile.
 constexpr std::size_t kModelsAtATime = 256;
 constexpr std::chrono::seconds kListRetryDelay{1};
@@ -80,8 +83,7 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
 
 absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(const Identity& caller,
                                                          double rate) const {
-  Tested tested{.caller = caller.name(),
-                .policy_version = caller.policy_version(),
+  Tested tested{.policy_version = caller.policy_version(),
                 .rate = rate,
                 .time = std::chrono::steady_clock::now()};
   std::vector<std::int64_t> ids;
@@ -111,25 +113,40 @@ absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(const Identity& caller,
   return tested;
 }
 
+const VerdictList::Tested& VerdictList::Keep(const Identity& caller, Tested tested) {
+  std::erase_if(tested_, [&](const auto& one) {
+    return one.first == caller.name() || tested.time - one.second.time >= kTestedAge;
+  });
+  if (tested_.size() >= kMostTested) {
+    tested_.erase(
+        std::min_element(tested_.begin(), tested_.end(), [](const auto& first, const auto& second) {
+          return first.second.time < second.second.time;
+        }));
+  }
+  return tested_.emplace(caller.name(), std::move(tested)).first->second;
+}
+
 absl::Status VerdictList::ListPage(const Identity& caller, const Page& page, double rate,
                                    v1::ListVerdictsResponse& response) {
-  const bool known = !page.after.empty() && tested_.has_value() && tested_->rate == rate &&
-                     tested_->caller == caller.name() &&
-                     tested_->policy_version == caller.policy_version() &&
-                     std::chrono::steady_clock::now() - tested_->time < kTestedAge;
+  const auto kept = tested_.find(caller.name());
+  const Tested* tested = kept != tested_.end() ? &kept->second : nullptr;
+  const bool known = !page.after.empty() && tested != nullptr && tested->rate == rate &&
+                     tested->policy_version == caller.policy_version() &&
+                     std::chrono::steady_clock::now() - tested->time < kTestedAge;
   if (!known) {
-    CALIBD_ASSIGN_OR_RETURN(tested_, TestAll(caller, rate));
+    CALIBD_ASSIGN_OR_RETURN(Tested all, TestAll(caller, rate));
+    tested = &Keep(caller, std::move(all));
   }
   // One extra model shows whether there is another page.
   CALIBD_ASSIGN_OR_RETURN(const auto models,
                           ListReadable(registry_, caller, page.after, page.size + 1));
-  response.set_tested_models(tested_->models);
-  response.set_rejected_models(static_cast<std::int32_t>(tested_->rejected.size()));
+  response.set_tested_models(tested->models);
+  response.set_rejected_models(static_cast<std::int32_t>(tested->rejected.size()));
   const auto now = std::chrono::system_clock::now();
   for (std::size_t i = 0; i < std::min(models.size(), page.size); ++i) {
     Model& model = *models[i];
     const bool rejected =
-        std::binary_search(tested_->rejected.begin(), tested_->rejected.end(), model.id());
+        std::binary_search(tested->rejected.begin(), tested->rejected.end(), model.id());
     DescribeListed(model, rejected, now, *response.add_models());
   }
   if (models.size() > page.size) {

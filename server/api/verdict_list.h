@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -40,7 +40,6 @@ class VerdictList {
  private:
   // The result of e-BH over all models that one caller may read.
   struct Tested {
-    std::string caller;
     std::uint64_t policy_version = 0;
     double rate = 0;
     std::chrono::steady_clock::time_point time;
@@ -50,13 +49,16 @@ class VerdictList {
   };
 
   [[nodiscard]] absl::StatusOr<Tested> TestAll(const Identity& caller, double rate) const;
+  // Keeps the result in place of the caller's former one, and forgets those that are too old or too
+  // many.
+  const Tested& Keep(const Identity& caller, Tested tested);
   [[nodiscard]] absl::Status ListPage(const Identity& caller, const Page& page, double rate,
                                       v1::ListVerdictsResponse& response);
 
   const ModelRegistry& registry_;
   std::atomic<std::size_t> calls_ = 0;
-  // The result for the newest first page; used only on the thread.
-  std::optional<Tested> tested_;
+  // The results for the newest first page of each caller, by its name; used only on the thread.
+  std::map<std::string, Tested> tested_;
   ThreadPool thread_;
 };
 

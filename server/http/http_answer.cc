@@ -116,18 +116,19 @@ absl::Status CheckHost(const HttpRequest& request, const std::vector<std::string
 
 // True if no page of another origin sent the request. Browsers send the origin with every POST. All
 // of several origins count.
-bool IsSameOrigin(const HttpRequest& request) {
+bool IsSameOrigin(const HttpRequest& request, bool tls) {
   const std::string host(request[http::field::host]);
   const auto origins = request.equal_range(http::field::origin);
-  return std::all_of(origins.first, origins.second, [&host](const auto& origin) {
-    return origin.value() == "http://" + host || origin.value() == "https://" + host;
+  return std::all_of(origins.first, origins.second, [&host, tls](const auto& origin) {
+    return origin.value() == "https://" + host || (!tls && origin.value() == "http://" + host);
   });
 }
 
-absl::Status CheckOrigin(const HttpRequest& request) {
-  return IsSameOrigin(request) ? absl::OkStatus()
-                               : MakeError(absl::StatusCode::kPermissionDenied, "FOREIGN_ORIGIN",
-                                           "pages of another origin may not write");
+absl::Status CheckOrigin(const HttpRequest& request, bool tls) {
+  return IsSameOrigin(request, tls)
+             ? absl::OkStatus()
+             : MakeError(absl::StatusCode::kPermissionDenied, "FOREIGN_ORIGIN",
+                         "pages of another origin may not write");
 }
 
 absl::Status CheckBodyLength(const HttpRequest& request) {
@@ -182,11 +183,12 @@ absl::StatusOr<Identity> CallerOf(const HttpRequest& request, const HttpPeer& pe
                                   const std::string& path, const AccessControl& access) {
   if (!access.enabled()) return Identity::Unrestricted();
   if (request.count(http::field::authorization) > 1) {
-    return MakeError(absl::StatusCode::kUnauthenticated, "NO_CREDENTIALS",
-                     "more than one Authorization header, expected one");
+    return access.Refuse({.address = peer.address, .method = path},
+                         MakeError(absl::StatusCode::kUnauthenticated, "NO_CREDENTIALS",
+                                   "more than one Authorization header, expected one"));
   }
   const beast::string_view header = request[http::field::authorization];
-  const std::string session = SessionOf(request);
+  const std::string session = SessionOf(request, peer.tls);
   return access.Identify({.authorization = {header.data(), header.size()},
                           .session = session,
                           .certificate_names = peer.certificate_names,
@@ -222,20 +224,20 @@ absl::Status CheckRequest(const HttpRequest& request, const std::vector<std::str
       std::chrono::seconds(1));
 }
 
-absl::Status CheckWrite(const HttpRequest& request, bool event) {
+absl::Status CheckWrite(const HttpRequest& request, bool tls, bool event) {
   if (request.method() == http::verb::get || request.method() == http::verb::head) {
     return absl::OkStatus();
   }
-  CALIBD_RETURN_IF_ERROR(CheckOrigin(request));
+  CALIBD_RETURN_IF_ERROR(CheckOrigin(request, tls));
   if (request.method() == http::verb::delete_) return absl::OkStatus();
   CALIBD_RETURN_IF_ERROR(CheckContentType(request, event));
   return CheckBodyLength(request);
 }
 
-absl::Status CheckLogin(const HttpRequest& request, const std::vector<std::string>& hosts,
+absl::Status CheckLogin(const HttpRequest& request, const std::vector<std::string>& hosts, bool tls,
                         bool restricted) {
   CALIBD_RETURN_IF_ERROR(CheckRequest(request, hosts, restricted));
-  CALIBD_RETURN_IF_ERROR(CheckOrigin(request));
+  CALIBD_RETURN_IF_ERROR(CheckOrigin(request, tls));
   return CheckBodyLength(request);
 }
 

@@ -70,16 +70,19 @@ void LimitRequest(HttpParser& parser, std::uint64_t max_body_bytes);
 [[nodiscard]] absl::Status CheckRequest(const HttpRequest& request,
                                         const std::vector<std::string>& hosts, bool restricted);
 
-// Checks a GET, POST or DELETE of the API. Errors: PermissionDenied if a web page of another origin
-// sends it, which therefore cannot write to calibd; for a POST also InvalidArgument if its body is
-// not JSON (event: not a CloudEvent either), is compressed or has no declared length.
-[[nodiscard]] absl::Status CheckWrite(const HttpRequest& request, bool event);
+// Checks a GET, POST or DELETE of the API. tls: the connection is encrypted, so that pages of http
+// are of another origin; without it, a proxy may have ended TLS. Errors: PermissionDenied if a web
+// page of another origin sends it, which therefore cannot write to calibd; for a POST also
+// InvalidArgument if its body is not JSON (event: not a CloudEvent either), is compressed or has no
+// declared length.
+[[nodiscard]] absl::Status CheckWrite(const HttpRequest& request, bool tls, bool event);
 
-// Checks a POST of the form of AnswerLogin. Errors: those of CheckRequest; PermissionDenied if a
-// web page of another origin sends it; InvalidArgument unless it declares the length of its body
-// once.
+// Checks a POST of the form of AnswerLogin. tls: as for CheckWrite. Errors: those of CheckRequest;
+// PermissionDenied if a web page of another origin sends it; InvalidArgument unless it declares the
+// length of its body once.
 [[nodiscard]] absl::Status CheckLogin(const HttpRequest& request,
-                                      const std::vector<std::string>& hosts, bool restricted);
+                                      const std::vector<std::string>& hosts, bool tls,
+                                      bool restricted);
 
 inline constexpr char kJsonType[] = "application/json";
 

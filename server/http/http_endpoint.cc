@@ -185,7 +185,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     absl::Status allowed = CheckRequest(header, endpoint_.handlers_.hosts, restricted);
     allowed.Update(request_.identity.status());
     allowed.Update(route.status());
-    if (allowed.ok()) allowed = CheckWrite(header, (*route)->cloud_event);
+    if (allowed.ok()) allowed = CheckWrite(header, client_.tls, (*route)->cloud_event);
     if (!allowed.ok()) {
       Fail(allowed);
       return;
@@ -222,7 +222,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   // Serves the form for a token, which is sent from the page that AnswerLogin returns.
   void BeginLogin(bool restricted) {
     const HttpRequest& header = parser_->get();
-    absl::Status allowed = CheckLogin(header, endpoint_.handlers_.hosts, restricted);
+    absl::Status allowed = CheckLogin(header, endpoint_.handlers_.hosts, client_.tls, restricted);
     if (allowed.ok() && parser_->content_length().value_or(0) > kMaxLoginBytes) {
       allowed = ReadError(http::error::body_limit);
     }
@@ -252,13 +252,18 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       return;
     }
     slot_->SetIdle(false);
-    Write(LogIn(request_.body, endpoint_.handlers_.access, client_.tls), false);
+    Write(LogIn(request_.body, endpoint_.handlers_.access, client_), false);
   }
 
   // Posts the call to the thread that parses requests.
   void Serve(const beast::error_code& error) {
     if (error) {
       FailToRead(error);
+      return;
+    }
+    // The body may have taken long. The API checks what the policy says meanwhile.
+    if (HasExpired()) {
+      Shut();
       return;
     }
     slot_->SetIdle(false);

@@ -21,6 +21,8 @@ constexpr absl::string_view kField = "token=";
 // Browsers take a cookie with the prefix __Host- only over TLS, and only from this host.
 constexpr std::string_view kSecureCookie = "__Host-calibd";
 constexpr std::string_view kPlainCookie = "calibd";
+// Scripts of the page may read it.
+constexpr absl::string_view kMarkCookie = "calibd-session=1";
 // Half a day. The token itself may expire before.
 constexpr int kSessionSeconds = 12 * 3600;
 
@@ -55,14 +57,19 @@ HttpResponse Form(http::status status, std::string_view fault) {
   return response;
 }
 
+// The name of the cookie of a connection.
+std::string_view CookieOf(bool tls) { return tls ? kSecureCookie : kPlainCookie; }
+
 HttpResponse SetSession(const std::string& token, bool tls) {
   HttpResponse response = MakeLoginResponse(http::status::see_other);
   response.set(http::field::location, "/");
-  const std::string_view name = tls ? kSecureCookie : kPlainCookie;
-  response.set(http::field::set_cookie,
-               absl::StrCat(absl::string_view(name.data(), name.size()), "=", token,
-                            "; Path=/; Max-Age=", token.empty() ? 0 : kSessionSeconds,
-                            "; HttpOnly; SameSite=Strict", tls ? "; Secure" : ""));
+  const std::string_view name = CookieOf(tls);
+  const std::string attributes =
+      absl::StrCat("; Path=/; Max-Age=", token.empty() ? 0 : kSessionSeconds, "; SameSite=Strict",
+                   tls ? "; Secure" : "");
+  response.set(http::field::set_cookie, absl::StrCat(absl::string_view(name.data(), name.size()),
+                                                     "=", token, attributes, "; HttpOnly"));
+  response.insert(http::field::set_cookie, absl::StrCat(kMarkCookie, attributes));
   return response;
 }
 
@@ -87,32 +94,32 @@ bool IsLogin(const HttpRequest& request) {
          std::string_view(target.data(), target.size()) == kLoginPath;
 }
 
-HttpResponse LogIn(std::string_view body, const AccessControl& access, bool tls) {
+HttpResponse LogIn(std::string_view body, const AccessControl& access, const HttpPeer& peer) {
   const absl::string_view text(body.data(), body.size());
   const absl::string_view token = absl::StartsWith(text, kField)
                                       ? absl::StripAsciiWhitespace(text.substr(kField.size()))
                                       : text;
-  if (token.empty()) return SetSession("", tls);
+  if (token.empty()) return SetSession("", peer.tls);
   const std::string session(token);
-  if (!IsPlain(token) || !access.Identify({.session = session}).ok()) {
+  const Credentials credentials{
+      .session = session, .address = peer.address, .method = std::string(kLoginPath)};
+  if (!IsPlain(token) || !access.Identify(credentials).ok()) {
     return Form(http::status::unauthorized,
                 "<p role=\"alert\">The server does not know this token, or it has expired.</p>");
   }
-  return SetSession(session, tls);
+  return SetSession(session, peer.tls);
 }
 
-std::string SessionOf(const HttpRequest& request) {
+std::string SessionOf(const HttpRequest& request, bool tls) {
   const boost::beast::string_view header = request[http::field::cookie];
-  std::string session;
   for (const absl::string_view part :
        absl::StrSplit(absl::string_view(header.data(), header.size()), ';')) {
     const std::pair<absl::string_view, absl::string_view> cookie =
         absl::StrSplit(absl::StripAsciiWhitespace(part), absl::MaxSplits('=', 1));
     const std::string_view name(cookie.first.data(), cookie.first.size());
-    if (name == kSecureCookie) return std::string(cookie.second);
-    if (name == kPlainCookie) session = std::string(cookie.second);
+    if (name == CookieOf(tls)) return std::string(cookie.second);
   }
-  return session;
+  return "";
 }
 
 }  // namespace calibd::server

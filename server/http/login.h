@@ -6,12 +6,14 @@
 #include <string_view>
 
 #include "server/access/access_control.h"
+#include "server/http/http_answer.h"
 #include "server/http/http_message.h"
 
 namespace calibd::server {
 
 // The login of the page: a form sends a token, and a cookie keeps it in the browser. The cookie is
-// hidden from scripts and only sent with requests of the page itself.
+// hidden from scripts, and SameSite=Strict keeps browsers from sending it with requests of other
+// sites. A second cookie without a secret tells the page that it can log out.
 
 // Largest body of a login.
 inline constexpr std::size_t kMaxLoginBytes = 4096;
@@ -22,12 +24,15 @@ inline constexpr std::size_t kMaxLoginBytes = 4096;
 // True for a POST of the form, or of the button that logs out.
 [[nodiscard]] bool IsLogin(const HttpRequest& request);
 
-// Answers such a POST: sets the cookie and leads to the page, or shows the form again with an
-// error. An empty token logs out. tls: the connection is encrypted.
-[[nodiscard]] HttpResponse LogIn(std::string_view body, const AccessControl& access, bool tls);
+// Answers such a POST: sets the cookies and leads to the page, or shows the form again with an
+// error. An empty token logs out.
+[[nodiscard]] HttpResponse LogIn(std::string_view body, const AccessControl& access,
+                                 const HttpPeer& peer);
 
-// The token in the cookie of a request; empty if there is none.
-[[nodiscard]] std::string SessionOf(const HttpRequest& request);
+// The token in the cookie of a request; empty if there is none. tls: the connection is encrypted.
+// Only the cookie that such a connection sets counts: others may come from another server of this
+// host, or from the network.
+[[nodiscard]] std::string SessionOf(const HttpRequest& request, bool tls);
 
 }  // namespace calibd::server
 

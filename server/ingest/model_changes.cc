@@ -196,12 +196,12 @@ v1::Model Describe(const Model& model, const ModelDeclaration& declaration) {
 }
 
 absl::Status CreateModel(ModelRegistry& registry, CommitQueue& commits,
-                         ModelDeclaration declaration, CreateDone done) {
+                         ModelDeclaration declaration, bool may_create, CreateDone done) {
   // Runs after the model is on disk, also if another call has just created it.
   const auto post = [&](const std::shared_ptr<Model>& model, bool created) {
     commits.Post(std::make_shared<CreateWrite>(registry, model, created, done));
   };
-  return registry.Create(std::move(declaration), post);
+  return registry.Create(std::move(declaration), may_create, post);
 }
 
 void UpdateModel(ModelRegistry& registry, CommitQueue& commits, const LogClock& clock,

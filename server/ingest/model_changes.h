@@ -22,14 +22,15 @@ namespace calibd::server {
 // The present declaration.
 [[nodiscard]] v1::Model Describe(const Model& model);
 
-// done: called on the storage thread when the model is on disk, also if it already was. created:
-// whether the model is new. Errors of done: those of the store; Aborted if the model of this name
-// was being deleted, or could not be stored. Errors: those of ModelRegistry::Create; done is not
-// called then.
+// may_create: whether the model may be new. done: called on the storage thread when the model is on
+// disk, also if it already was. created: whether the model is new. Errors of done: those of the
+// store; Aborted if the model of this name was being deleted, or could not be stored. Errors: those
+// of ModelRegistry::Create; done is not called then.
 using CreateDone =
     std::function<void(const absl::StatusOr<std::shared_ptr<Model>>& model, bool created)>;
 [[nodiscard]] absl::Status CreateModel(ModelRegistry& registry, CommitQueue& commits,
-                                       ModelDeclaration declaration, CreateDone done);
+                                       ModelDeclaration declaration, bool may_create,
+                                       CreateDone done);
 
 // The limits of one model, see UpdateDeclaration.
 struct ModelLimits {

@@ -328,7 +328,7 @@ void CheckAddress(const char* flag, const std::string& text, bool allow_remote) 
 
 // Throws CLI::ValidationError.
 void CheckAccessFile(const std::string& path) {
-  const auto policy = ReadPolicy(path, nullptr);
+  const auto policy = ReadPolicy(path);
   if (!policy.ok()) {
     throw CLI::ValidationError("--access-file", std::string(policy.status().message()));
   }
@@ -456,7 +456,10 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
       std::cout << OpenApiText();
       return Exit{0};
     }
-    if (!options.access_file.empty()) CheckAccessFile(options.access_file);
+    // A container whose health check fails is restarted, which would not mend the file.
+    if (invocation.command == Command::kServe && !options.access_file.empty()) {
+      CheckAccessFile(options.access_file);
+    }
     if (check_config) {
       CheckTlsFiles(options);
       std::cout << "the settings are valid\n";

@@ -165,13 +165,14 @@ absl::Status ObservationStream::HandleOpen(const Request::Open& open) {
                           FindModel(parts_.registry, "open.model", open.model()));
   CALIBD_RETURN_IF_ERROR(CheckRules(open, "open"));
   model_ = std::move(model);
-  held_ = parts_.access.Hold(*context().identity, context().method, kStreamObservations.right.role,
-                             model_->original().name.ToString(),
-                             [weak = weak_from_this()](const absl::Status& status) {
-                               if (const auto self = weak.lock()) {
-                                 self->Guard(Stage::kEnd, [&] { return status; });
-                               }
-                             });
+  CALIBD_ASSIGN_OR_RETURN(
+      held_, parts_.access.Hold(*context().identity, context().method,
+                                kStreamObservations.right.role, model_->original().name.ToString(),
+                                [weak = weak_from_this()](const absl::Status& status) {
+                                  if (const auto self = weak.lock()) {
+                                    self->Guard(Stage::kEnd, [&] { return status; });
+                                  }
+                                }));
   producer_id_ = context().identity->Scoped(open.producer_id());
   epoch_ = open.epoch();
   phase_ = Phase::kOpening;

@@ -63,7 +63,8 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
 ModelRegistry::ModelRegistry(const Limits& limits, ThreadPool& writers)
     : limits_(limits), writers_(writers), reserved_(std::make_shared<ReservedBytes>()) {}
 
-absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& found) {
+absl::Status ModelRegistry::Create(ModelDeclaration declaration, bool may_create,
+                                   const Found& found) {
   const std::string name = declaration.name.ToString();
   const std::lock_guard lock(mutex_);
   CALIBD_RETURN_IF_ERROR(Check());
@@ -78,6 +79,7 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
                       absl::StrCat(name, " exists with another declaration: ",
                                    DescribeDifference(*declared, declaration)));
   }
+  if (!may_create) return ModelNotFoundError(name);
   if (models_.size() >= limits_.max_models) {
     return MakeError(
         absl::StatusCode::kResourceExhausted, "TOO_MANY_MODELS",

@@ -37,11 +37,13 @@ class ModelRegistry {
   // writers: the threads of the models' strands; must outlive the models.
   ModelRegistry(const Limits& limits, ThreadPool& writers);
 
-  // Returns the existing model if its original or its present declaration is equal. found: called
-  // with the model and whether it is new, before any other call can find it. Errors: Unavailable;
-  // AlreadyExists naming the differences; ResourceExhausted.
+  // Returns the existing model if its original or its present declaration is equal. may_create:
+  // whether the model may be new. found: called with the model and whether it is new, before any
+  // other call can find it. Errors: Unavailable; AlreadyExists naming the differences; NotFound if
+  // the model would be new and may not be; ResourceExhausted.
   using Found = std::function<void(const std::shared_ptr<Model>& model, bool created)>;
-  [[nodiscard]] absl::Status Create(ModelDeclaration declaration, const Found& found);
+  [[nodiscard]] absl::Status Create(ModelDeclaration declaration, bool may_create,
+                                    const Found& found);
   // Adds a model of the store, before FinishRestoring. Ids must ascend. Limits do not apply.
   std::shared_ptr<Model> Restore(std::int64_t id, ModelDeclaration declaration,
                                  ModelSnapshot::Time create_time);

@@ -267,6 +267,22 @@ class EveryCallTest(AccessCase):
         self.assertEqual(self.error_of(create, classes_model("own"), "reader")[0],
                          Code.PERMISSION_DENIED)
 
+    def test_a_declaration_shows_a_writer_nothing_of_the_model(self):
+        create = self.method("CreateModel")
+        declared = classes_model("own-secret")
+        declared.model.description = "secret"
+        self.call(create, declared, "root")
+        answer = self.call(create, classes_model("own-secret"), "writer")
+        self.assertEqual(answer.model, classes_model("own-secret").model)
+        self.assertEqual(self.call(create, classes_model("own-secret"), "admin").model.description,
+                         "secret")
+        other = classes_model("own-secret")
+        other.model.classes.count = 3
+        code, message = self.error_of(create, other, "writer")
+        self.assertEqual(code, Code.ALREADY_EXISTS)
+        self.assertIn("exists with another declaration, which a reader of it can see", message)
+        self.assertRegex(self.error_of(create, other, "admin")[1], "classes.count")
+
     def test_health_needs_nothing(self):
         check = self.channel.unary_unary("/grpc.health.v1.Health/Check")
         self.assertEqual(check(b"", timeout=CALL_SECONDS), b"\x08\x01")
@@ -372,6 +388,9 @@ class HttpTest(AccessCase):
             self.assertIn(part, cookie)
         session = {"Cookie": cookie.partition(";")[0]}
         status, _, page = self.ask("GET", "/", headers=session)
+        # An encrypted connection has a cookie of its own.
+        foreign = {"Cookie": "__Host-" + session["Cookie"]}
+        self.assertEqual(self.ask("GET", "/v1/models/own", headers=foreign)[0], 401)
         self.assertEqual(status, 200)
         self.assertIn("page.js", page)
         self.assertEqual(self.ask("GET", "/v1/models/own", headers=session)[0], 200)
@@ -380,8 +399,12 @@ class HttpTest(AccessCase):
         status, _, _ = self.ask("POST", "/v1/models/own:test", body={},
                                 headers=session | {"Origin": "http://evil.test"})
         self.assertEqual(status, 403)
+        # The page offers to log out if scripts find this cookie, which has no secret.
+        mark = headers.get_all("Set-Cookie")[1]
+        self.assertTrue(mark.startswith("calibd-session=1;") and "HttpOnly" not in mark, mark)
         status, headers, _ = self.log_in("")
-        self.assertIn("Max-Age=0", headers["Set-Cookie"])
+        self.assertEqual([one.split("Max-Age=")[1][:2] for one in headers.get_all("Set-Cookie")],
+                         ["0;", "0;"])
 
     def test_a_wrong_login_shows_the_form_again(self):
         for token in ("wrong", "token_expired", "%3Cscript%3E", "a%0d%0ab", "a;b"):
@@ -465,7 +488,7 @@ class ChangeTest(AccessCase):
         self.write_policy(POLICY + "[[principal]]\nname = 7\n")
 
         def invalid():
-            return "calibd_access_file_invalid 1" in self.ask("GET", "/metrics", "everywhere")[2]
+            return "\ncalibd_access_file_invalid 1\n" in self.ask("GET", "/metrics", "everywhere")[2]
         self.assertTrue(wait_for(invalid, REVOKED_SECONDS))
         self.assertEqual(self.ask("GET", "/v1/models/own", "reader")[0], 200)
         logged = re.compile(r"access file is invalid.*line \d+: name is")
@@ -582,7 +605,18 @@ class AuditTest(AccessCase):
         self.ask("DELETE", "/v1/models/own", "reader")
         self.find(principal="reader", method="DeleteModel", status="PERMISSION_DENIED")
         self.ask("GET", "/v1/models/own", "unknown")
-        self.find(principal="", status="UNAUTHENTICATED")
+        self.find(principal="", status="UNAUTHENTICATED", method="/v1/models/{model}")
+        self.ask("POST", "/login", text="token=wrong",
+                 headers={"Content-Type": "application/x-www-form-urlencoded"})
+        self.find(principal="", status="UNAUTHENTICATED", method="/login")
+        connection = http.client.HTTPConnection(self.server.http, timeout=CALL_SECONDS)
+        connection.putrequest("GET", "/metrics")
+        for _ in range(2):
+            connection.putheader("Authorization", "Bearer token_reader")
+        connection.endheaders()
+        self.assertEqual(connection.getresponse().status, 401)
+        connection.close()
+        self.find(principal="", status="UNAUTHENTICATED", method="/metrics")
         self.error_of(self.method("AcknowledgeAlarm"),
                       self.request_for(self.method("AcknowledgeAlarm"), "own"), "operator")
         self.find(principal="operator", method="AcknowledgeAlarm", resource="models/own")
@@ -595,6 +629,24 @@ class AuditTest(AccessCase):
             if entry["method"] != "ReloadAccessFile":
                 self.assertRegex(entry["address"], r"^127\.0\.0\.1:\d+$")
         self.assertNotIn("token_", self.log.read_text(encoding="ascii"))
+
+    def test_a_backup_is_recorded_before_it_ends(self):
+        before = len(self.entries())
+        backup = self.start(self.method("Backup"), store.BackupRequest(), "root")
+        next(backup)
+        self.assertTrue(wait_for(lambda: any(entry["method"] == "Backup"
+                                             for entry in self.entries()[before:]), CALL_SECONDS))
+        backup.cancel()
+
+    def test_a_declaration_that_changes_nothing_is_not_recorded(self):
+        declared = classes_model("own-again")
+        for caller in ("root", "writer", "operator"):
+            self.call(self.method("CreateModel"), declared, caller)
+        self.ask("DELETE", "/v1/models/own-again", "writer")
+        self.find(principal="writer", method="DeleteModel", resource="models/own-again")
+        made = [entry for entry in self.entries() if entry["method"] == "CreateModel"
+                and entry["resource"] == "models/own-again"]
+        self.assertEqual([entry["principal"] for entry in made], ["root"])
 
     def test_reads_are_not_recorded(self):
         self.call(self.method("GetModel"), models.GetModelRequest(name="models/own"), "reader")

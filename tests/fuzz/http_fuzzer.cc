@@ -104,7 +104,7 @@ void CheckInferenceEvent(const HttpRequest& request, const std::string& body) {
 void CheckJsonRequest(const HttpRequest& request, std::string_view body) {
   const std::string_view target(request.target().data(), request.target().size());
   if (!IsJsonPath(target)) return;
-  for (const bool event : {false, true}) static_cast<void>(CheckWrite(request, event));
+  for (const bool event : {false, true}) static_cast<void>(CheckWrite(request, false, event));
   JsonRequest json{.last_event = std::string(request["Last-Event-ID"])};
   const auto route = FindJsonRoute(request.method(), target, json);
   if (route.ok()) {

@@ -201,6 +201,10 @@ class Endpoint(NamedTuple):
     token: Token | None
     token_source: Callable[[], str] | None
 
+    def __repr__(self) -> str:
+        # A token must not reach a log.
+        return f"Endpoint(target={self.target!r}, tls={self.tls!r})"
+
     @classmethod
     def of(cls, target: str | None, tls: Tls | None, token: Token | None) -> Endpoint:
         """None: what the environment says."""

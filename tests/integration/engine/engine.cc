@@ -98,7 +98,7 @@ absl::Status Engine::CreateModel(const v1::Model& proto) {
   absl::Status answer;
   Signal answered;
   const absl::Status status = server::CreateModel(
-      registry_, commits_, *std::move(declaration),
+      registry_, commits_, *std::move(declaration), true,
       [&](const absl::StatusOr<std::shared_ptr<Model>>& model, bool /*created*/) {
         answer = Bare(model.status());
         answered.Set();

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <fstream>
@@ -169,6 +170,12 @@ TEST(PolicyTest, ErrorsDoNotRepeatAToken) {
 class AccessControlTest : public ::testing::Test {
  protected:
   void Write(const std::string& text) { std::ofstream(path()) << text; }
+  // The second poll applies a content.
+  void Apply(AccessControl& control, const std::string& text) {
+    Write(text);
+    control.Poll();
+    control.Poll();
+  }
   [[nodiscard]] std::string path() const { return (folder_.path() / "access.toml").string(); }
   static std::string Grants(const std::string& token, const std::string& grants) {
     return absl::StrCat("[[principal]]\nname = \"p\"\ntokens = [\"", TokenLine(token),
@@ -201,6 +208,9 @@ TEST_F(AccessControlTest, IdentifiesByBearerBasicSessionAndCertificate) {
   EXPECT_EQ(name({.certificate_names = {"dns:a.corp"}}), "p");
   EXPECT_EQ(name({}), "NO_CREDENTIALS");
   EXPECT_EQ(name({.certificate_names = {"dns:b.corp"}}), "UNKNOWN_CERTIFICATE");
+  // A browser also sends the session of a token that has expired.
+  EXPECT_EQ(name({.session = "t2", .certificate_names = {"dns:a.corp"}}), "p");
+  EXPECT_EQ(name({.session = "t2"}), "UNKNOWN_TOKEN");
   // A wrong token is not replaced by a right certificate.
   for (const std::string& wrong : std::vector<std::string>{
            "Bearer t2", "Bearer", "Bearer ", "t1", "Basic t1", "Basic " + absl::Base64Escape("t1"),
@@ -208,7 +218,7 @@ TEST_F(AccessControlTest, IdentifiesByBearerBasicSessionAndCertificate) {
     EXPECT_EQ(name({.authorization = wrong, .certificate_names = {"dns:a.corp"}}), "UNKNOWN_TOKEN")
         << wrong;
   }
-  EXPECT_EQ(control->statistics().unauthenticated, 11);
+  EXPECT_EQ(control->statistics().unauthenticated, 12);
 }
 
 TEST_F(AccessControlTest, AnUnknownModelAndOneWithoutRightsHaveOneError) {
@@ -243,8 +253,7 @@ TEST_F(AccessControlTest, AChangedFileAppliesAndABadOneDoesNot) {
   const std::uint64_t version = control->version();
   control->Poll();
   EXPECT_EQ(control->version(), version);
-  Write(Grants("t2", "\"reader models/*\""));
-  control->Poll();
+  Apply(*control, Grants("t2", "\"reader models/*\""));
   EXPECT_GT(control->version(), version);
   EXPECT_TRUE(known("t2"));
   EXPECT_FALSE(known("t1"));
@@ -253,8 +262,7 @@ TEST_F(AccessControlTest, AChangedFileAppliesAndABadOneDoesNot) {
   EXPECT_TRUE(known("t2"));
   EXPECT_TRUE(control->statistics().file_invalid);
   EXPECT_EQ(control->statistics().failed_reloads, 1);
-  Write(Grants("t2", "\"reader models/*\""));
-  control->Poll();
+  Apply(*control, Grants("t2", "\"reader models/*\""));
   EXPECT_FALSE(control->statistics().file_invalid);
   EXPECT_TRUE(known("t2"));
 }
@@ -262,28 +270,74 @@ TEST_F(AccessControlTest, AChangedFileAppliesAndABadOneDoesNot) {
 TEST_F(AccessControlTest, AHeldRightEndsWithItsGrantOrItsToken) {
   const auto control = Opened(Grants("t", "\"writer models/*\""));
   const auto hold = [&](absl::Status& revoked) {
-    return control->Hold(*control->Identify({.authorization = "Bearer t"}), "StreamObservations",
-                         Role::kWriter, "models/m",
-                         [&revoked](const absl::Status& status) { revoked = status; });
+    return *control->Hold(*control->Identify({.authorization = "Bearer t"}), "StreamObservations",
+                          Role::kWriter, "models/m",
+                          [&revoked](const absl::Status& status) { revoked = status; });
   };
   absl::Status revoked;
   const auto held = hold(revoked);
   EXPECT_TRUE(held->Check().ok());
-  Write(Grants("t", "\"writer models/m\""));
-  control->Poll();
+  Apply(*control, Grants("t", "\"writer models/m\""));
   EXPECT_TRUE(held->Check().ok());
   EXPECT_TRUE(revoked.ok());
-  Write(Grants("t", "\"reader models/*\""));
-  control->Poll();
+  Apply(*control, Grants("t", "\"reader models/*\""));
   EXPECT_TRUE(absl::IsPermissionDenied(held->Check()));
   EXPECT_TRUE(absl::IsPermissionDenied(revoked)) << revoked;
-  Write(Grants("t", "\"writer models/*\""));
-  control->Poll();
+  Apply(*control, Grants("t", "\"writer models/*\""));
   absl::Status again;
   const auto second = hold(again);
-  Write(Grants("other", "\"writer models/*\""));
-  control->Poll();
+  Apply(*control, Grants("other", "\"writer models/*\""));
   EXPECT_TRUE(absl::IsPermissionDenied(again)) << again;
+}
+
+// The policy may change between the identification of the caller and the registration of its right.
+TEST_F(AccessControlTest, ARightThatWasLostMeanwhileIsNotHeld) {
+  const auto control = Opened(Grants("t", "\"reader models/*\""));
+  const Identity caller = *control->Identify({.authorization = "Bearer t"});
+  Apply(*control, Grants("t", "\"writer models/*\""));
+  const auto held = control->Hold(caller, "WatchCalibration", Role::kReader, "models/m",
+                                  [](const absl::Status& /*status*/) {});
+  EXPECT_TRUE(absl::IsPermissionDenied(held.status())) << held.status();
+  EXPECT_TRUE(
+      absl::IsPermissionDenied(control->Check(caller, "", "GetModel", Role::kReader, "models/m")));
+  EXPECT_TRUE(control->Check(caller, "", "Observe", Role::kWriter, "models/m").ok());
+  Apply(*control, Grants("other", "\"writer models/*\""));
+  EXPECT_TRUE(
+      absl::IsUnauthenticated(control->Check(caller, "", "Observe", Role::kWriter, "models/m")));
+}
+
+TEST_F(AccessControlTest, AnErrorOfOneCallDoesNotKeepOthers) {
+  const auto control = Opened(Grants("t", "\"reader models/*\""));
+  const Identity caller = *control->Identify({.authorization = "Bearer t"});
+  int calls = 0;
+  const auto first = control->Hold(caller, "WatchCalibration", Role::kReader, "models/m",
+                                   [&calls](const absl::Status& /*status*/) {
+                                     if (++calls == 1) throw std::bad_alloc();
+                                   });
+  absl::Status revoked;
+  const auto second = control->Hold(caller, "WatchCalibration", Role::kReader, "models/m",
+                                    [&revoked](const absl::Status& status) { revoked = status; });
+  Apply(*control, Grants("t", "\"writer models/*\""));
+  EXPECT_TRUE(absl::IsPermissionDenied(revoked)) << revoked;
+  // The first call is ended in the next poll.
+  control->Poll();
+  EXPECT_EQ(calls, 2);
+}
+
+// The content of a file that is being written is not a policy.
+TEST_F(AccessControlTest, AContentAppliesWhenTwoPollsReadIt) {
+  const std::string before = Grants("t1", "\"reader models/*\"");
+  const auto control = Opened(before);
+  Write(Grants("t2", "\"reader models/*\""));
+  control->Poll();
+  EXPECT_TRUE(control->Identify({.authorization = "Bearer t1"}).ok());
+  Write(Grants("t3", "\"reader models/*\""));
+  control->Poll();
+  EXPECT_TRUE(control->Identify({.authorization = "Bearer t1"}).ok());
+  control->Poll();
+  EXPECT_TRUE(control->Identify({.authorization = "Bearer t3"}).ok());
+  EXPECT_EQ(control->statistics().reloads, 1);
+  EXPECT_EQ(control->statistics().failed_reloads, 0);
 }
 
 TEST_F(AccessControlTest, WithoutAFileEverythingIsAllowed) {
@@ -300,8 +354,7 @@ TEST_F(AccessControlTest, ACheckIsCheap) {
   const auto control = Opened(Grants("t", "\"reader models/a*\", \"writer models/b*\""));
   constexpr int kCalls = 20000;
   const std::string header = "Bearer calibd_" + std::string(72, 'a');
-  Write(Grants(header.substr(7), "\"reader models/a*\", \"writer models/b*\""));
-  control->Poll();
+  Apply(*control, Grants(header.substr(7), "\"reader models/a*\", \"writer models/b*\""));
   const auto begin = std::chrono::steady_clock::now();
   int allowed = 0;
   for (int i = 0; i < kCalls; ++i) {
@@ -322,6 +375,13 @@ TEST_F(AccessControlTest, ErrorsNameTheFile) {
   Write("[[principal]]\n");
   EXPECT_THAT(std::string(AccessControl::Open(path(), audit_).status().message()),
               HasSubstr(path() + ", line 1: name is missing"));
+  Write(std::string((std::size_t{4} << 20) + 1, '#'));
+  EXPECT_THAT(std::string(ReadPolicy(path()).status().message()),
+              HasSubstr("has more than 4194304 bytes"));
+  // To open a pipe waits for a writer.
+  const std::string pipe = path() + ".pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(ReadPolicy(pipe).status().message()), HasSubstr("is not a regular file"));
 }
 
 }  // namespace

@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -12,6 +15,7 @@
 
 #include "nlohmann/json.hpp"
 #include "support/server_process.h"
+#include "support/wait_for.h"
 
 namespace calibd::server {
 namespace {
@@ -85,6 +89,44 @@ TEST_F(AuditLogTest, RefusedCallsAreLimited) {
   // On a machine so slow that the loop takes 100 s, all would be written.
   EXPECT_GT(left_out, 0);
   EXPECT_LE(left_out, kCalls - static_cast<std::int64_t>(AuditLog::kDenialBurst));
+}
+
+// The former files stay when there can be no new one.
+TEST_F(AuditLogTest, AFailedRotationLosesNothing) {
+  std::ofstream(path() + ".1") << "former\n";
+  // Nothing can be written to a folder.
+  std::filesystem::create_directory(path() + ".new");
+  {
+    const auto log = Opened(4096);
+    for (int i = 0; i < 100; ++i) log->Record({.method = "CreateModel"});
+  }
+  EXPECT_THAT(Lines(path()), SizeIs(100));
+  EXPECT_EQ(Lines(path() + ".1"), std::vector<std::string>{"former"});
+  EXPECT_FALSE(std::filesystem::exists(path() + ".2"));
+}
+
+TEST_F(AuditLogTest, ALineForWhichTheDiskHadNoRoomEndsBeforeTheNext) {
+  rlimit former{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &former), 0);
+  // A write beyond the limit would otherwise end the process.
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const auto await = [](const AuditLog& log, std::int64_t AuditLog::Statistics::*count) {
+    return calibd::testing::WaitFor([&] { return log.statistics().*count == 1; });
+  };
+  const auto log = Opened();
+  const rlimit small{.rlim_cur = 20, .rlim_max = former.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  log->Record({.method = "Backup"});
+  const bool lost = await(*log, &AuditLog::Statistics::lost);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &former), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(lost);
+  log->Record({.method = "CreateModel"});
+  EXPECT_TRUE(await(*log, &AuditLog::Statistics::written));
+  const std::vector<std::string> lines = Lines(path());
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_THAT(lines[0], SizeIs(20));
+  EXPECT_EQ(nlohmann::json::parse(lines[1])["method"], "CreateModel");
 }
 
 TEST_F(AuditLogTest, ErrorsNameTheFile) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/http/http_hosts.h"
+#include "server/http/login.h"
 
 namespace calibd::server {
 namespace {
@@ -79,9 +80,31 @@ TEST(HttpAnswerTest, AllOriginsOfAWriteCount) {
   HttpRequest request(http::verb::delete_, "/v1/models/m", 11);
   request.set(http::field::host, "localhost");
   request.insert(http::field::origin, "http://localhost");
-  EXPECT_TRUE(CheckWrite(request, false).ok());
+  EXPECT_TRUE(CheckWrite(request, false, false).ok());
   request.insert(http::field::origin, "http://page.example");
-  EXPECT_EQ(CheckWrite(request, false).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(CheckWrite(request, false, false).code(), absl::StatusCode::kPermissionDenied);
+}
+
+// Without TLS, a proxy may have ended it.
+TEST(HttpAnswerTest, OverTlsAPageOfHttpIsOfAnotherOrigin) {
+  namespace http = boost::beast::http;
+  HttpRequest request(http::verb::delete_, "/v1/models/m", 11);
+  request.set(http::field::host, "localhost");
+  request.set(http::field::origin, "https://localhost");
+  EXPECT_TRUE(CheckWrite(request, true, false).ok());
+  EXPECT_TRUE(CheckWrite(request, false, false).ok());
+  request.set(http::field::origin, "http://localhost");
+  EXPECT_EQ(CheckWrite(request, true, false).code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST(HttpAnswerTest, ASessionHasTheCookieOfItsConnection) {
+  namespace http = boost::beast::http;
+  HttpRequest request(http::verb::get, "/", 11);
+  request.set(http::field::cookie, "calibd=plain; other=x; __Host-calibd=secure");
+  EXPECT_EQ(SessionOf(request, true), "secure");
+  EXPECT_EQ(SessionOf(request, false), "plain");
+  request.set(http::field::cookie, "calibd=plain");
+  EXPECT_EQ(SessionOf(request, true), "");
 }
 
 TEST(HttpAnswerTest, IsReadyWhileItServesAndItsStoreAcceptsWrites) {
