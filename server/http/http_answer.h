@@ -36,16 +36,6 @@ struct HttpHandlers {
   std::vector<std::string> hosts;
 };
 
-// The client of a connection.
-struct HttpPeer {
-  // With its port.
-  std::string address{};
-  // The connection is encrypted.
-  bool tls = false;
-  // The alternative names of the verified client certificate; see Policy::FindCertificate.
-  std::vector<std::string> certificate_names{};
-};
-
 // Who sends a request: by its header Authorization, by the session of the page, or by the client
 // certificate of its connection. path: its template, for the audit log. Errors: Unauthenticated.
 [[nodiscard]] absl::StatusOr<Identity> CallerOf(const HttpRequest& request, const HttpPeer& peer,

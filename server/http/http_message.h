@@ -5,6 +5,8 @@
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <string>
+#include <vector>
 
 namespace calibd::server {
 
@@ -12,6 +14,16 @@ namespace calibd::server {
 using HttpParser = boost::beast::http::request_parser<boost::beast::http::empty_body>;
 using HttpRequest = boost::beast::http::request<boost::beast::http::empty_body>;
 using HttpResponse = boost::beast::http::response<boost::beast::http::string_body>;
+
+// The client of a connection.
+struct HttpPeer {
+  // With its port.
+  std::string address{};
+  // The connection is encrypted.
+  bool tls = false;
+  // The alternative names of the verified client certificate; see Policy::FindCertificate.
+  std::vector<std::string> certificate_names{};
+};
 
 }  // namespace calibd::server
 

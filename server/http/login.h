@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "server/access/access_control.h"
-#include "server/http/http_answer.h"
 #include "server/http/http_message.h"
 
 namespace calibd::server {

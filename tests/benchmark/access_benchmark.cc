@@ -65,8 +65,8 @@ void ByCertificate(benchmark::State& state) {
   Check(state, {.certificate_names = {"spiffe://corp/ns/n9999/sa/sender"}});
 }
 
-BENCHMARK(ByToken)->ThreadRange(1, 2)->UseRealTime();
-BENCHMARK(ByCertificate)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(ByToken)->ThreadRange(1, 2);
+BENCHMARK(ByCertificate)->ThreadRange(1, 2);
 
 }  // namespace
 }  // namespace calibd::server
