@@ -82,6 +82,9 @@ void Relay::Add(tcp::socket socket, const std::string& address) {
     shared_.statistics.CountClosed(CloseReason::kTooManyConnections, address);
     return;
   }
+  // Done here, so that no more connections are accepted than gRPC can take. With TLS, the handshake
+  // comes first.
+  if (tls_ == nullptr && !connection->Connect()) return;
   boost::asio::post(worker.context(), [connection, slot = std::move(slot)]() mutable {
     connection->Start(std::move(slot));
   });

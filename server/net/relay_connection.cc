@@ -151,18 +151,19 @@ void RelayConnection::Start(std::unique_ptr<ConnectionSlots::Slot> slot) {
   });
 }
 
-void RelayConnection::BeginRelaying() {
+bool RelayConnection::Connect() {
   if (tls_ != nullptr && tls_->identity() != nullptr) {
     identity_.emplace(number_, tls_->identity());
   }
   const int fd = relay_.ConnectServer(MakePeerName(number_, address_), address_);
-  if (fd < 0) {
-    Destroy();
-    return;
-  }
+  if (fd < 0) return false;
   error_code ignored;
   server_.socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fd, ignored);
   server_.socket.non_blocking(true, ignored);
+  return true;
+}
+
+void RelayConnection::BeginRelaying() {
   state_ = State::kRelaying;
   if (worker_.draining_) guard_.BeginDrain(Clock::now(), worker_.output_);
   if (evicted_) guard_.Retire(Clock::now(), worker_.output_);
@@ -271,7 +272,13 @@ std::string_view RelayConnection::Decrypt(std::string_view received) {
     BeginClosing();
     return {};
   }
-  if (state_ == State::kHandshake && tls_->state() == TlsSession::State::kOpen) BeginRelaying();
+  if (state_ == State::kHandshake && tls_->state() == TlsSession::State::kOpen) {
+    if (!Connect()) {
+      Destroy();
+      return {};
+    }
+    BeginRelaying();
+  }
   return {worker_.plain_.data(), count};
 }
 

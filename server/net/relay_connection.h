@@ -90,6 +90,9 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   RelayConnection(const RelayConnection&) = delete;
   RelayConnection& operator=(const RelayConnection&) = delete;
 
+  // Connects to the server; returns false if that fails. Call it once: without TLS before Start, on
+  // any thread. With TLS, the connection calls it itself after the handshake.
+  [[nodiscard]] bool Connect();
   void Start(std::unique_ptr<ConnectionSlots::Slot> slot);
   // Makes room for another connection, without an error for a client that follows HTTP/2. Before
   // Start, it takes effect at Start.
@@ -120,7 +123,6 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
     bool waits_to_write = false;
   };
 
-  // Connects to the server.
   void BeginRelaying();
   void ReadClient();
   void ReadServer();
