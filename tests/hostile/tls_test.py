@@ -217,6 +217,23 @@ class MutualTest(TlsCase):
         self.assert_serves()
 
 
+class EvictedTest(TlsCase):
+    arguments = ("--tls-client-ca", "--max-connections-per-address", "4")
+
+    def test_a_client_that_makes_room_calls_again_without_an_error(self):
+        models = model_service_pb2_grpc.ModelServiceStub(self.channel(Files.client))
+        request = model_service_pb2.ListModelsRequest(page_size=1)
+        models.ListModels(request, timeout=CALL_SECONDS)
+        for _ in range(5):
+            with contextlib.ExitStack() as crowd:
+                for _ in range(6):
+                    crowd.enter_context(self.connect(self.server.grpc, self.context(Files.client)))
+            models.ListModels(request, timeout=CALL_SECONDS)
+        _, metrics = self.get("/metrics", Files.client)
+        replaced = re.search(r'^calibd_connections_closed_total{reason="evicted"} (\d+)', metrics, re.M)
+        self.assertGreaterEqual(int(replaced[1]), 10)
+
+
 class RotationTest(TlsCase):
     def serial(self):
         return self.connect(self.server.grpc, self.context(Files.client)).getpeercert()["serialNumber"]
