@@ -226,7 +226,8 @@ class Api {
     }
   }
   [[nodiscard]] absl::Status CheckAll(const CallContext& call, const Right& right) const;
-  // SDKs declare the model to which they write. If the model exists, that changes nothing.
+  // Whether the caller may declare this model again: it may write to it, and the model exists. SDKs
+  // do so before they write, and it changes nothing.
   [[nodiscard]] bool MayDeclare(const CallContext& call, const std::string& name) const;
 
   const ApiParts parts_;

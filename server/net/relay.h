@@ -33,9 +33,9 @@ class Relay {
     ConnectionSlots::Limits slots;
   };
 
-  // connect: gives a connected, non-blocking socket to the server, which must close it. Called until
-  // BeginDrain: on the thread that calls Add, and with TLS on threads of the relay. tls: null without
-  // encryption. memory, statistics and tls must outlive the relay.
+  // connect: gives a connected, non-blocking socket to the server, which must close it. Called
+  // until BeginDrain: on the thread that calls Add, and with TLS on threads of the relay. tls: null
+  // without encryption. memory, statistics and tls must outlive the relay.
   Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& statistics, TlsServer* tls,
         std::function<void(int)> connect);
   // Closes all connections at once.
