@@ -26,12 +26,14 @@ def token_source(token: Token | None) -> Callable[[], str] | None:
             return None
         token = pathlib.Path(file)
     if isinstance(token, str):
-        _check(token, "token")
-        return lambda: token
+        text = _check(token, "token")
+        return lambda: text
     if isinstance(token, os.PathLike):
-        return lambda: _read(pathlib.Path(token))
+        path = pathlib.Path(token)
+        return lambda: _read(path)
     if callable(token):
-        return lambda: _check(token(), "the result of token()")
+        function = token
+        return lambda: _check(function(), "the result of token()")
     raise errors.invalid("token", f"is a {type(token).__name__}, expected a token, a pathlib.Path of a "
                                   "file, or a function that returns a token")
 
@@ -64,7 +66,8 @@ class _Details(NamedTuple):
 
 
 class _AddToken(grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]
-                grpc.UnaryStreamClientInterceptor, grpc.StreamStreamClientInterceptor):
+                grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
+                grpc.StreamStreamClientInterceptor):  # type: ignore[misc]
     """Adds the token to each call of a channel."""
 
     def __init__(self, source: Callable[[], str]) -> None:

@@ -225,8 +225,8 @@ class Endpoint(NamedTuple):
         endpoint = cls(server_address(target), server_tls(tls), token, token_source(token))
         if endpoint.token_source and endpoint.tls is None and not _is_loopback(endpoint.target):
             raise errors.invalid(
-                "token", f"is not sent to {endpoint.target} without TLS, because others could read it on "
-                "the way: name the file of the server's CA (tls=calibd.Tls(ca=...) or "
+                "token", f"is not sent to {endpoint.target} without TLS, because others could read it "
+                "on the way: name the file of the server's CA (tls=calibd.Tls(ca=...) or "
                 "CALIBD_CLIENT_TLS_CA), or leave out the token (token=None without CALIBD_TOKEN_FILE)")
         return endpoint
 
@@ -237,7 +237,7 @@ class Endpoint(NamedTuple):
         if self.tls is None:
             channel = grpc.insecure_channel(self.target, options=_CHANNEL_OPTIONS)
         else:
-            options = _CHANNEL_OPTIONS
+            options: tuple[tuple[str, Any], ...] = _CHANNEL_OPTIONS
             if self.tls.server_name is not None:
                 options += (("grpc.ssl_target_name_override", self.tls.server_name),)
             channel = grpc.secure_channel(self.target, self.tls.credentials(), options=options)
