@@ -336,9 +336,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
   CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<AccessControl> access,
                           AccessControl::Open(options.access_file, *audit));
   CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, LocalStore::Open(options.data_dir));
-  auto parts =
-      std::make_unique<Parts>(options, std::move(tls), std::move(store), std::move(audit),
-                              std::move(access), std::move(events));
+  auto parts = std::make_unique<Parts>(options, std::move(tls), std::move(store), std::move(audit),
+                                       std::move(access), std::move(events));
   CALIBD_ASSIGN_OR_RETURN(
       parts->http,
       HttpEndpoint::Start(

@@ -45,9 +45,7 @@ absl::Status FileError(const char* flag, const std::string& path, std::string_vi
 
 absl::StatusOr<std::string> ReadFile(const char* flag, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return FileError(flag, path, absl::StrCat(" cannot be read: ", std::strerror(errno)));
-  }
+  if (!file) return FileError(flag, path, absl::StrCat(" cannot be read: ", std::strerror(errno)));
   std::string text(kMaxFileBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad() || (file.fail() && !file.eof()) || file.gcount() == 0) {
