@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "server/net/peer_name.h"
-#include "server/net/relay.h"
 
 namespace calibd::server {
 namespace {
@@ -115,7 +114,7 @@ void RelayWorker::CheckDelivered() {
   }
 }
 
-RelayConnection::RelayConnection(RelayWorker& worker, Relay& relay,
+RelayConnection::RelayConnection(RelayWorker& worker, const RelayContext& relay,
                                  std::shared_ptr<PeerLimits> peer, Socket client,
                                  std::uint64_t number, std::string address,
                                  std::unique_ptr<TlsSession> tls)
@@ -127,12 +126,12 @@ RelayConnection::RelayConnection(RelayWorker& worker, Relay& relay,
       server_(Socket(worker.context())),
       tls_(std::move(tls)),
       guard_(
-          relay.shared_, std::move(peer), [this] { return slot_->restricted(); }, Clock::now()),
+          relay.shared, std::move(peer), [this] { return slot_->restricted(); }, Clock::now()),
       began_(Clock::now()),
       client_took_(began_) {}
 
 RelayConnection::~RelayConnection() {
-  if (reserved_) relay_.shared_.memory.Release(kUnreadBytes);
+  if (reserved_) relay_.shared.memory.Release(kUnreadBytes);
 }
 
 void RelayConnection::Start(std::unique_ptr<ConnectionSlots::Slot> slot) {
@@ -152,10 +151,8 @@ void RelayConnection::Start(std::unique_ptr<ConnectionSlots::Slot> slot) {
 }
 
 bool RelayConnection::Connect() {
-  if (tls_ != nullptr && tls_->identity() != nullptr) {
-    identity_.emplace(number_, tls_->identity());
-  }
-  const int fd = relay_.ConnectServer(MakePeerName(number_, address_), address_);
+  if (tls_ != nullptr && tls_->identity() != nullptr) identity_.emplace(number_, tls_->identity());
+  const int fd = relay_.connect_server(MakePeerName(number_, address_), address_);
   if (fd < 0) return false;
   error_code ignored;
   server_.socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fd, ignored);
@@ -201,7 +198,7 @@ void RelayConnection::Tick() {
     }
     if (state_ == State::kHandshake) {
       if (now - began_ >= TlsServer::kHandshakeTimeout) {
-        relay_.tls_->CountFailure(TlsFailure::kTooSlow, "the handshake took too long", address_);
+        relay_.tls->CountFailure(TlsFailure::kTooSlow, "the handshake took too long", address_);
         Destroy();
       }
       return;
@@ -268,7 +265,7 @@ std::string_view RelayConnection::Decrypt(std::string_view received) {
   SendSealed();
   if (state_ == State::kClosed) return {};
   if (tls_->state() == TlsSession::State::kFailed) {
-    relay_.tls_->CountFailure(tls_->failure(), tls_->explanation(), address_);
+    relay_.tls->CountFailure(tls_->failure(), tls_->explanation(), address_);
     BeginClosing();
     return {};
   }
@@ -373,11 +370,11 @@ bool RelayConnection::ReserveUnread() {
   const bool unread = !client_.pending.empty() && state_ != State::kClosed;
   if (unread == reserved_) return true;
   if (!unread) {
-    relay_.shared_.memory.Release(kUnreadBytes);
+    relay_.shared.memory.Release(kUnreadBytes);
     reserved_ = false;
     return true;
   }
-  reserved_ = relay_.shared_.memory.TryReserve(kUnreadBytes);
+  reserved_ = relay_.shared.memory.TryReserve(kUnreadBytes);
   return reserved_;
 }
 
