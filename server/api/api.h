@@ -231,8 +231,8 @@ class Api {
   [[nodiscard]] absl::StatusOr<std::shared_ptr<AccessControl::Held>> Hold(
       const char* method, const Right& right, std::string resource,
       const std::shared_ptr<Call>& call) const;
-  // True for a writer of a model that exists: SDKs declare the model to which they write, which
-  // changes nothing then.
+  // Whether the caller may declare this model again: it may write to it, and the model exists. SDKs
+  // do so before they write, and it changes nothing.
   [[nodiscard]] bool MayDeclare(const CallContext& call, const std::string& name) const;
 
   const ApiParts parts_;

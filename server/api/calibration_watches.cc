@@ -79,7 +79,7 @@ absl::Status TooManyWatchersError(const FairShares& shares, const std::string& o
   const std::string what =
       shares.taken() >= shares.places()
           ? absl::StrCat("there are ", shares.taken(), " watchers, the limit (max-watchers)")
-          : absl::StrCat("this client has ", shares.TakenBy(owner),
+          : absl::StrCat("this caller has ", shares.TakenBy(owner),
                          " watchers, its share of the limit of ", shares.places(),
                          " (max-watchers)");
   return WithRetryDelay(

@@ -60,7 +60,8 @@ struct WindowSample {
 
 struct WindowRequest {
   std::shared_ptr<Model> model;
-  // Whose share of the jobs it takes, such as the caller's address.
+  // Whose share of the jobs it takes: the principal of the caller, or its address if there are
+  // none.
   std::string owner;
   // Number of newest observations to use; 0 means the whole window.
   std::size_t observations = 0;

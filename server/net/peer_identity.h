@@ -15,9 +15,9 @@ namespace calibd::server {
 struct PeerIdentity {
   // The subject alternative names, in the order of the certificate: a URI as it is
   // ("spiffe://corp/ns/fraud/sa/batch"), a DNS name in lower case after "dns:" ("dns:batch.corp").
-  // Printable ASCII without spaces. No name begins with "dns:" that is not a DNS name. The common
-  // name is never used. Empty only for calibd itself, whose health check shows the certificate of
-  // the server.
+  // Printable ASCII without spaces. A URI that begins with "dns:" is left out, because it would
+  // look like a DNS name. The common name is never used. Empty only for calibd itself, whose health
+  // check shows the certificate of the server.
   std::vector<std::string> names;
   // The certificate is valid until then. The connection ends at that time.
   std::chrono::system_clock::time_point not_after;

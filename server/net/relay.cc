@@ -37,7 +37,12 @@ std::array<int, 2> MakePair() {
 Relay::Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& statistics,
              TlsServer* tls, std::function<void(int)> connect)
     : shared_{.limits = settings.limits, .memory = memory, .statistics = statistics},
-      tls_(tls),
+      context_(new RelayContext{.shared = shared_,
+                                .tls = tls,
+                                .connect_server =
+                                    [this](const std::string& peer, const std::string& address) {
+                                      return ConnectServer(peer, address);
+                                    }}),
       peers_(std::max(memory.limit() / kPeerShare, 2 * settings.limits.max_message_bytes),
              // An address that may have all connections is that of a proxy.
              settings.slots.per_address < settings.slots.total),
@@ -65,12 +70,12 @@ void Relay::Add(tcp::socket socket, const std::string& address) {
   RelayConnection::Socket client(worker.context(), protocol, fd);
   client.non_blocking(true, error);
   std::unique_ptr<TlsSession> tls;
-  if (tls_ != nullptr) {
-    tls = tls_->Begin(TlsProtocol::kGrpc, address);
+  if (context_->tls != nullptr) {
+    tls = context_->tls->Begin(TlsProtocol::kGrpc, address);
     if (tls == nullptr) return;
   }
   const auto connection =
-      std::make_shared<RelayConnection>(worker, *this, std::move(limits), std::move(client),
+      std::make_shared<RelayConnection>(worker, *context_, std::move(limits), std::move(client),
                                         accepted_, FormatAddress(peer), std::move(tls));
   const auto evict = [&worker, weak = std::weak_ptr(connection)] {
     boost::asio::post(worker.context(), [weak] {
@@ -82,6 +87,9 @@ void Relay::Add(tcp::socket socket, const std::string& address) {
     shared_.statistics.CountClosed(CloseReason::kTooManyConnections, address);
     return;
   }
+  // Done here, so that no more connections are accepted than gRPC can take. With TLS, the handshake
+  // comes first.
+  if (context_->tls == nullptr && !connection->Connect()) return;
   boost::asio::post(worker.context(), [connection, slot = std::move(slot)]() mutable {
     connection->Start(std::move(slot));
   });

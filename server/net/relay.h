@@ -19,8 +19,8 @@
 
 namespace calibd::server {
 
-class RelayConnection;
 class RelayWorker;
+struct RelayContext;
 
 // Relays the accepted TCP connections to gRPC's server, each through a pair of Unix sockets, and
 // inspects them with an Http2Guard. TLS ends here: gRPC learns of a connection after its handshake.
@@ -33,9 +33,9 @@ class Relay {
     ConnectionSlots::Limits slots;
   };
 
-  // connect: gives a connected, non-blocking socket to the server, which must close it. Called on
-  // threads of the relay until BeginDrain. tls: null without encryption. memory, statistics and tls
-  // must outlive the relay.
+  // connect: gives a connected, non-blocking socket to the server, which must close it. Called
+  // until BeginDrain: on the thread that calls Add, and with TLS on threads of the relay. tls: null
+  // without encryption. memory, statistics and tls must outlive the relay.
   Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& statistics, TlsServer* tls,
         std::function<void(int)> connect);
   // Closes all connections at once.
@@ -55,15 +55,11 @@ class Relay {
   void AwaitDelivery(std::chrono::milliseconds timeout);
 
  private:
-  friend class RelayConnection;
-
-  // Connects a new pair of sockets to the server. Returns the relay's end, or -1 if there are no
-  // descriptors left, or if the server stops. peer: the name of the connection. address: of its
-  // client. Any thread.
+  // See RelayContext.
   [[nodiscard]] int ConnectServer(const std::string& peer, const std::string& address);
 
   Http2Guard::Shared shared_;
-  TlsServer* const tls_;
+  const std::unique_ptr<RelayContext> context_;
   PeerTable peers_;
   ConnectionSlots slots_;
   const std::function<void(int)> connect_;

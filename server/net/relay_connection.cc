@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "server/net/peer_name.h"
-#include "server/net/relay.h"
 
 namespace calibd::server {
 namespace {
@@ -115,7 +114,7 @@ void RelayWorker::CheckDelivered() {
   }
 }
 
-RelayConnection::RelayConnection(RelayWorker& worker, Relay& relay,
+RelayConnection::RelayConnection(RelayWorker& worker, const RelayContext& relay,
                                  std::shared_ptr<PeerLimits> peer, Socket client,
                                  std::uint64_t number, std::string address,
                                  std::unique_ptr<TlsSession> tls)
@@ -127,12 +126,12 @@ RelayConnection::RelayConnection(RelayWorker& worker, Relay& relay,
       server_(Socket(worker.context())),
       tls_(std::move(tls)),
       guard_(
-          relay.shared_, std::move(peer), [this] { return slot_->restricted(); }, Clock::now()),
+          relay.shared, std::move(peer), [this] { return slot_->restricted(); }, Clock::now()),
       began_(Clock::now()),
       client_took_(began_) {}
 
 RelayConnection::~RelayConnection() {
-  if (reserved_) relay_.shared_.memory.Release(kUnreadBytes);
+  if (reserved_) relay_.shared.memory.Release(kUnreadBytes);
 }
 
 void RelayConnection::Start(std::unique_ptr<ConnectionSlots::Slot> slot) {
@@ -151,18 +150,17 @@ void RelayConnection::Start(std::unique_ptr<ConnectionSlots::Slot> slot) {
   });
 }
 
-void RelayConnection::BeginRelaying() {
-  if (tls_ != nullptr && tls_->identity() != nullptr) {
-    identity_.emplace(number_, tls_->identity());
-  }
-  const int fd = relay_.ConnectServer(MakePeerName(number_, address_), address_);
-  if (fd < 0) {
-    Destroy();
-    return;
-  }
+bool RelayConnection::Connect() {
+  if (tls_ != nullptr && tls_->identity() != nullptr) identity_.emplace(number_, tls_->identity());
+  const int fd = relay_.connect_server(MakePeerName(number_, address_), address_);
+  if (fd < 0) return false;
   error_code ignored;
   server_.socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fd, ignored);
   server_.socket.non_blocking(true, ignored);
+  return true;
+}
+
+void RelayConnection::BeginRelaying() {
   state_ = State::kRelaying;
   if (worker_.draining_) guard_.BeginDrain(Clock::now(), worker_.output_);
   if (evicted_) guard_.Retire(Clock::now(), worker_.output_);
@@ -200,7 +198,7 @@ void RelayConnection::Tick() {
     }
     if (state_ == State::kHandshake) {
       if (now - began_ >= TlsServer::kHandshakeTimeout) {
-        relay_.tls_->CountFailure(TlsFailure::kTooSlow, "the handshake took too long", address_);
+        relay_.tls->CountFailure(TlsFailure::kTooSlow, "the handshake took too long", address_);
         Destroy();
       }
       return;
@@ -267,11 +265,17 @@ std::string_view RelayConnection::Decrypt(std::string_view received) {
   SendSealed();
   if (state_ == State::kClosed) return {};
   if (tls_->state() == TlsSession::State::kFailed) {
-    relay_.tls_->CountFailure(tls_->failure(), tls_->explanation(), address_);
+    relay_.tls->CountFailure(tls_->failure(), tls_->explanation(), address_);
     BeginClosing();
     return {};
   }
-  if (state_ == State::kHandshake && tls_->state() == TlsSession::State::kOpen) BeginRelaying();
+  if (state_ == State::kHandshake && tls_->state() == TlsSession::State::kOpen) {
+    if (!Connect()) {
+      Destroy();
+      return {};
+    }
+    BeginRelaying();
+  }
   return {worker_.plain_.data(), count};
 }
 
@@ -366,11 +370,11 @@ bool RelayConnection::ReserveUnread() {
   const bool unread = !client_.pending.empty() && state_ != State::kClosed;
   if (unread == reserved_) return true;
   if (!unread) {
-    relay_.shared_.memory.Release(kUnreadBytes);
+    relay_.shared.memory.Release(kUnreadBytes);
     reserved_ = false;
     return true;
   }
-  reserved_ = relay_.shared_.memory.TryReserve(kUnreadBytes);
+  reserved_ = relay_.shared.memory.TryReserve(kUnreadBytes);
   return reserved_;
 }
 

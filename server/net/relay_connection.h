@@ -7,6 +7,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -21,12 +22,23 @@
 #include "server/net/byte_list.h"
 #include "server/net/connection_slots.h"
 #include "server/net/http2_guard.h"
+#include "server/net/tls_server.h"
 #include "server/net/tls_session.h"
 
 namespace calibd::server {
 
-class Relay;
 class RelayConnection;
+
+// What the connections of a relay share.
+struct RelayContext {
+  Http2Guard::Shared& shared;
+  // Null without encryption.
+  TlsServer* tls = nullptr;
+  // Connects a new pair of sockets to the server. Returns the relay's end, or -1 if there are no
+  // descriptors left, or if the server stops. peer: the name of the connection. address: that of
+  // its client. Any thread.
+  std::function<int(const std::string& peer, const std::string& address)> connect_server;
+};
 
 // One thread of the relay and its connections. Except where noted, its functions run on that
 // thread.
@@ -83,13 +95,16 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
 
   // client: must be connected. number: unique among the connections of this process. address: of
   // the client. tls: null without encryption. relay must outlive this object. Any thread.
-  RelayConnection(RelayWorker& worker, Relay& relay, std::shared_ptr<PeerLimits> peer,
+  RelayConnection(RelayWorker& worker, const RelayContext& relay, std::shared_ptr<PeerLimits> peer,
                   Socket client, std::uint64_t number, std::string address,
                   std::unique_ptr<TlsSession> tls);
   ~RelayConnection();
   RelayConnection(const RelayConnection&) = delete;
   RelayConnection& operator=(const RelayConnection&) = delete;
 
+  // Connects to the server; returns false if that fails. Call it once: without TLS before Start, on
+  // any thread. With TLS, the connection calls it itself after the handshake.
+  [[nodiscard]] bool Connect();
   void Start(std::unique_ptr<ConnectionSlots::Slot> slot);
   // Makes room for another connection, without an error for a client that follows HTTP/2. Before
   // Start, it takes effect at Start.
@@ -120,7 +135,6 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
     bool waits_to_write = false;
   };
 
-  // Connects to the server.
   void BeginRelaying();
   void ReadClient();
   void ReadServer();
@@ -154,7 +168,7 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   [[nodiscard]] bool ReserveUnread();
 
   RelayWorker& worker_;
-  Relay& relay_;
+  const RelayContext& relay_;
   const std::uint64_t number_;
   const std::string address_;
   std::unique_ptr<ConnectionSlots::Slot> slot_;

@@ -45,9 +45,7 @@ absl::Status FileError(const char* flag, const std::string& path, std::string_vi
 
 absl::StatusOr<std::string> ReadFile(const char* flag, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return FileError(flag, path, absl::StrCat(" cannot be read: ", std::strerror(errno)));
-  }
+  if (!file) return FileError(flag, path, absl::StrCat(" cannot be read: ", std::strerror(errno)));
   std::string text(kMaxFileBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad() || (file.fail() && !file.eof()) || file.gcount() == 0) {
@@ -292,17 +290,20 @@ void TlsCertificates::Reload() {
   const absl::StatusOr<Contents> contents = Read();
   std::string digest =
       contents.ok() ? contents->Digest() : std::string(contents.status().message());
-  if (digest == std::exchange(digest_, digest)) return;
+  if (digest == digest_) return;
   absl::StatusOr<Loaded> loaded = contents.ok() ? Parse(*contents) : contents.status();
   if (!loaded.ok()) {
     spdlog::warn("the certificates of TLS have changed, but the old ones stay in use: {}",
                  std::string(loaded.status().message()));
+    digest_ = std::move(digest);
     return;
   }
   {
     const std::lock_guard lock(mutex_);
     loaded_ = *std::move(loaded);
   }
+  // Only now: after an exception, the next call tries again.
+  digest_ = std::move(digest);
   spdlog::info("the certificates of TLS have changed: new connections use the new ones");
   WarnOfReadableKey(files_.key);
 }

@@ -21,9 +21,9 @@ struct TlsFiles {
   // The certificate of the server, followed by those of its intermediate CAs.
   std::string certificate;
   std::string key;
-  // The CAs of the clients; empty: no client shows a certificate.
+  // The CAs of the clients; empty: no client is asked for a certificate.
   std::string client_ca;
-  // Whether a client without a certificate is refused. Without client_ca it has no meaning.
+  // Whether a client without a certificate is refused. Not used if client_ca is empty.
   bool client_certificate_required = true;
 };
 
@@ -72,8 +72,8 @@ class TlsCertificates {
   std::condition_variable stopped_;
   bool stop_ = false;  // guarded by mutex_
   Loaded loaded_;      // guarded by mutex_
-  // The digest of the newest contents, or of the error that prevented reading them. Only Load and
-  // Reload use it.
+  // The digest of the newest contents that Reload has dealt with, or the error that prevented
+  // reading them. Only Load and Reload use it.
   std::string digest_;
   std::thread thread_;
 };

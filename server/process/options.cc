@@ -144,9 +144,11 @@ void AddTlsOptions(CLI::App& app, Options& options) {
             "CAs. Turns on TLS 1.2 and 1.3 for both ports. Read again when it changes");
   AddOption(app, "tls-key", options.tls_key,
             "File with the private key of --tls-certificate in PEM, without a passphrase");
-  AddOption(app, "tls-client-ca", options.tls_client_ca,
-            "File with the CAs of client certificates in PEM. A client then needs a certificate of "
-            "one of them, with a URI or DNS name as subject alternative name");
+  AddOption(
+      app, "tls-client-ca", options.tls_client_ca,
+      "File with the CAs of client certificates in PEM. The certificate of a client must be of "
+      "one of them, with a URI or DNS name as subject alternative name; --tls-client-auth says "
+      "whether each client needs one");
   AddOption(app, "tls-client-auth", options.tls_client_auth,
             "Whether every client needs a certificate, or may do without one: required or optional")
       ->check(CLI::IsMember({"required", "optional"}));
@@ -171,7 +173,7 @@ void AddCallLimits(CLI::App& app, Options& options) {
             "Open observation streams at a time, over all connections");
   AddAmount(
       app, "max-watchers", options.max_watchers, 1, 100000,
-      "Calls of WatchCalibration at a time, over all connections; one address alone gets about "
+      "Calls of WatchCalibration at a time, over all connections; one caller alone gets about "
       "half of them");
   AddAmount(
       app, "max-http-connections", options.max_http_connections, 1, 10000,
@@ -231,7 +233,7 @@ void AddComputationLimits(CLI::App& app, Options& options) {
             "Threads that run tests and evaluations; 0: one per CPU that calibd may use");
   AddAmount(app, "max-queued-tests", options.max_queued_tests, 0, 10000,
             "Tests and evaluations that may be queued for a thread, and as many small ones beside "
-            "them; one address alone gets about half of them");
+            "them; one caller alone gets about half of them");
   AddAmount(app, "test-memory-bytes", options.test_memory_bytes, 1 << 20, kTiB,
             "Memory that one test or evaluation may use");
   AddAmount(app, "max-test-operations", options.max_test_operations, 1, 1e18,

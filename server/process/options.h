@@ -86,7 +86,8 @@ struct Exit {
 
 // Reads the command line, the environment and the configuration file. Prints help, version or an
 // error. Exit code 2 for wrong usage: an unknown flag or key, a value out of range, a non-loopback
-// address without TLS and client certificates and without --insecure-allow-remote.
+// address without --insecure-allow-remote, unless TLS is on and each caller needs a certificate or
+// --access-file.
 [[nodiscard]] std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv);
 
 }  // namespace calibd::server

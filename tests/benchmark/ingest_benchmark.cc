@@ -19,6 +19,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <latch>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -435,6 +436,60 @@ void CompareWithDefault(const std::string& name, const Load::Options& options, c
                        [&](Seconds s) { return unchanged.PredictionsPerSecond(s); }));
 }
 
+std::string Contents(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// CPU time of a server since its start.
+double CpuSeconds(const testing::ServerProcess& server) {
+  std::ifstream file("/proc/" + std::to_string(server.process().pid()) + "/stat");
+  std::string skipped;
+  for (int i = 0; i < 13; ++i) file >> skipped;
+  double user = 0;
+  double system = 0;
+  Check(static_cast<bool>(file >> user >> system), "the CPU time of calibd is unknown");
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// TLS with a certificate of the client, compared with plain text: one stream to one model.
+void CompareTls(Report& report) {
+  const std::string name = "tls/m=10/rows=2048";
+  if (!report.Includes(name)) return;
+  const testing::TemporaryFolder folder;
+  const auto file = [&](const char* file_name) { return (folder.path() / file_name).string(); };
+  testing::ChildProcess issuer(
+      {"/usr/bin/python3", "-B", CALIBD_CERTIFICATES, folder.path().string()}, file("log"));
+  Check(issuer.WaitForExit() == 0, "the certificates were not made");
+  const auto encrypted =
+      testing::ServerProcess::Start({"--tls-certificate", file("server.pem"), "--tls-key",
+                                     file("server.key"), "--tls-client-ca", file("ca.pem")});
+  const auto plain = testing::ServerProcess::Start();
+  Check(encrypted != nullptr && plain != nullptr, "calibd did not start");
+  const Load::Options options;
+  CreateModel(plain->grpc_address(), Load::ModelName(0), options.class_count);
+  Load plain_load(plain->grpc_address(), options);
+  const Credentials credentials =
+      grpc::SslCredentials({.pem_root_certs = Contents(file("ca.pem")),
+                            .pem_private_key = Contents(file("client.key")),
+                            .pem_cert_chain = Contents(file("client.pem"))});
+  CreateModel(encrypted->grpc_address(), Load::ModelName(0), options.class_count, nullptr,
+              credentials);
+  Load encrypted_load(encrypted->grpc_address(), options, credentials);
+  const double encrypted_before = CpuSeconds(*encrypted);
+  const double plain_before = CpuSeconds(*plain);
+  nlohmann::ordered_json row = report.Compare(
+      "the default", [&](Seconds s) { return encrypted_load.PredictionsPerSecond(s); },
+      [&](Seconds s) { return plain_load.PredictionsPerSecond(s); });
+  // This does not depend on other work of the machine as much as the speed does.
+  row["server_cpu_ns_per_prediction"] =
+      std::llround(1e9 * (CpuSeconds(*encrypted) - encrypted_before) /
+                   static_cast<double>(encrypted_load.predictions()));
+  row["baseline_server_cpu_ns_per_prediction"] = std::llround(
+      1e9 * (CpuSeconds(*plain) - plain_before) / static_cast<double>(plain_load.predictions()));
+  report.Add(name, std::move(row));
+}
+
 void CompareLabelsLater(Report& report) {
   const std::string name = "labels-later/m=10/rows=256";
   if (!report.Includes(name)) return;
@@ -543,6 +598,7 @@ void MeasureAll(Report& report) {
     options.float32 = true;
     CompareWithDefault("float32" + shape, options, nullptr, report);
   }
+  CompareTls(report);
   CompareLabelsLater(report);
   CompareCommits(report);
 }

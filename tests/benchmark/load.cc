@@ -122,14 +122,16 @@ void Check(bool ok, const std::string& what) {
   if (!ok) Die(what);
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+std::shared_ptr<grpc::Channel> Connect(const std::string& address, const Credentials& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(
+      address, credentials != nullptr ? credentials : grpc::InsecureChannelCredentials(),
+      arguments);
 }
 
 void CreateModel(const std::string& address, const std::string& name, std::size_t class_count,
-                 const std::function<void(v1::Model&)>& change) {
+                 const std::function<void(v1::Model&)>& change, const Credentials& credentials) {
   v1::CreateModelRequest request;
   request.mutable_model()->set_name(name);
   if (class_count == 0) {
@@ -140,8 +142,8 @@ void CreateModel(const std::string& address, const std::string& name, std::size_
   if (change) change(*request.mutable_model());
   v1::CreateModelResponse response;
   grpc::ClientContext context;
-  const grpc::Status status =
-      v1::ModelService::NewStub(Connect(address))->CreateModel(&context, request, &response);
+  const grpc::Status status = v1::ModelService::NewStub(Connect(address, credentials))
+                                  ->CreateModel(&context, request, &response);
   Check(status.ok(), status.error_message());
 }
 
@@ -231,11 +233,12 @@ std::int64_t StreamBatches(v1::IngestService::Stub& stub, const std::string& mod
   return Producer(stub, model, producer_id, next, duration).Wait();
 }
 
-Load::Load(const std::string& address, const Options& options) : rows_(options.rows) {
+Load::Load(const std::string& address, const Options& options, const Credentials& credentials)
+    : rows_(options.rows) {
   for (std::size_t model = 0; model < options.models; ++model) {
     for (std::size_t i = 0; i < options.streams_per_model; ++i) {
       streams_.push_back(std::make_unique<Stream>(Stream{
-          .stub = v1::IngestService::NewStub(Connect(address)),
+          .stub = v1::IngestService::NewStub(Connect(address, credentials)),
           .model = ModelName(model),
           .producer_id = "benchmark-" + std::to_string(i),
           .batches =

@@ -2,6 +2,7 @@
 #define CALIBD_TESTS_BENCHMARK_LOAD_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
 
 #include <chrono>
 #include <cstddef>
@@ -24,13 +25,18 @@ using Seconds = std::chrono::duration<double>;
 [[noreturn]] void Die(const std::string& what);
 void Check(bool ok, const std::string& what);
 
+// Those of a server with TLS; null without encryption.
+using Credentials = std::shared_ptr<grpc::ChannelCredentials>;
+
 // Returns a channel with a connection of its own.
-std::shared_ptr<grpc::Channel> Connect(const std::string& address);
+std::shared_ptr<grpc::Channel> Connect(const std::string& address,
+                                       const Credentials& credentials = nullptr);
 
 // Creates a model with the default declaration, except for what `change` sets. class_count: 0 for
 // Normal forecasts of a number.
 void CreateModel(const std::string& address, const std::string& name, std::size_t class_count,
-                 const std::function<void(v1::Model&)>& change = nullptr);
+                 const std::function<void(v1::Model&)>& change = nullptr,
+                 const Credentials& credentials = nullptr);
 
 // An endless sequence of batches of a calibrated model. All rows differ, and their labels or
 // outcomes are drawn independently, so that the server sees neither duplicates nor evidence.
@@ -80,7 +86,8 @@ class Load {
     bool float32 = false;
   };
 
-  Load(const std::string& address, const Options& options);
+  Load(const std::string& address, const Options& options,
+       const Credentials& credentials = nullptr);
 
   // Streams for `duration`. Returns the acknowledged predictions per second.
   double PredictionsPerSecond(Seconds duration);

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
@@ -95,12 +96,14 @@ class Neighbour(threading.Thread):
 class HostileCase(unittest.TestCase):
     """Each test has a server of its own. arguments: those of the server.
 
-    credentials: those of channels, and tls_arguments: of the server; with --tls.
+    With --tls, credentials are those of channels, http_context is that of requests over HTTP, and
+    tls_arguments are those of the server.
     """
 
     binary = None
     arguments = ()
     credentials = None
+    http_context = None
     tls_arguments = ()
 
     def setUp(self):
@@ -121,6 +124,13 @@ class HostileCase(unittest.TestCase):
         with open_channel(self.server.grpc) as channel:
             model_service_pb2_grpc.ModelServiceStub(channel).ListModels(
                 model_service_pb2.ListModelsRequest(page_size=1), timeout=CALL_SECONDS)
+
+    def metrics(self):
+        """The text of /metrics."""
+        scheme = "http" if self.http_context is None else "https"
+        with urllib.request.urlopen(f"{scheme}://{self.server.http}/metrics", timeout=CALL_SECONDS,
+                                    context=self.http_context) as answer:
+            return answer.read().decode()
 
     def resident(self, field):
         status = pathlib.Path(f"/proc/{self.server.pid}/status").read_text(encoding="ascii")
@@ -184,11 +194,12 @@ def use_tls(folder):
                                  "--tls-client-ca", authority.certificate)
     HostileCase.credentials = grpc.ssl_channel_credentials(
         authority.certificate.read_bytes(), client_key.read_bytes(), client.read_bytes())
-    context = ssl.create_default_context(cafile=authority.certificate)
-    context.check_hostname = False
-    context.set_alpn_protocols(["h2"])
-    context.load_cert_chain(client, client_key)
-    Peer.context = context
+    for owner, name, protocol in ((Peer, "context", "h2"), (HostileCase, "http_context", "http/1.1")):
+        context = ssl.create_default_context(cafile=authority.certificate)
+        context.check_hostname = False
+        context.set_alpn_protocols([protocol])
+        context.load_cert_chain(client, client_key)
+        setattr(owner, name, context)
 
 
 def main():

@@ -95,7 +95,8 @@ class Peer:
     """A connection. source: the address that it comes from, such as 127.0.0.2. acknowledge: whether
     it acknowledges the server's SETTINGS; as long as it does not, gRPC enforces few of them.
 
-    What sends raises ConnectionError when the server has closed the connection.
+    What sends raises ConnectionError when the server has closed the connection, be it during the
+    handshake of TLS.
 
     context: that of TLS, for all peers; None without encryption.
     """
@@ -112,8 +113,6 @@ class Peer:
         self.socket.settimeout(10)
         self.socket.connect((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.context is not None:
-            self.socket = self.context.wrap_socket(self.socket)
         self._acknowledge = acknowledge
         self.goaway = None      # the debug text of the server's GOAWAY
         self.closed = False     # by the server
@@ -127,6 +126,11 @@ class Peer:
         self._decoder = hpack.Decoder(max_header_list_size=1 << 20)
         self._input = bytearray()
         self._next_stream = 1
+        if self.context is not None:
+            try:
+                self.socket = self.context.wrap_socket(self.socket)
+            except (ConnectionError, ssl.SSLError):
+                self.closed = True
         if start:
             self.send(PREFACE + settings(options or {}))
             # An acknowledgement of the server's SETTINGS must not come inside a header block.
@@ -143,6 +147,8 @@ class Peer:
 
     def send(self, data):
         """Raises TimeoutError when the server takes nothing for 10 s."""
+        if self.socket.fileno() < 0:
+            raise ConnectionError("the server has closed the connection during the handshake")
         try:
             self.socket.sendall(data)
         except ssl.SSLError as error:

@@ -2,7 +2,6 @@
 import itertools
 import multiprocessing
 import time
-import urllib.request
 
 from hostile_case import CALL_MEMORY, GET_MODEL, MARGIN, HostileCase, Neighbour, main, wait_for
 from http2_peer import (DATA, END_HEADERS, END_STREAM, HEADERS, Peer, frame, integer, literal,
@@ -112,9 +111,7 @@ class RapidResetTest(HostileCase):
             for attacker in attackers:
                 attacker.join()
         self.assert_served_well(near)
-        with urllib.request.urlopen(f"http://{self.server.http}/metrics", timeout=60) as answer:
-            metrics = answer.read().decode()
-        refused = next(line for line in metrics.splitlines()
+        refused = next(line for line in self.metrics().splitlines()
                        if line.startswith('calibd_connections_closed_total{reason="address_refused"}'))
         self.assertGreater(int(refused.split()[-1]), 0, "no connection was refused")
         self.assertTrue(wait_for(lambda: self.resident("VmRSS") <= resident + MARGIN, 90),

@@ -66,7 +66,7 @@ class TlsCase(unittest.TestCase):
         return wrapped
 
     def channel(self, pair=None):
-        read = [open(path, "rb").read() for path in reversed(pair)] if pair else []
+        read = [path.read_bytes() for path in reversed(pair)] if pair else []
         credentials = grpc.ssl_channel_credentials(Files.authority.certificate.read_bytes(), *read)
         return self.enterContext(grpc.secure_channel(
             self.server.grpc, credentials, options=[("grpc.use_local_subchannel_pool", 1)]))
@@ -106,7 +106,7 @@ class MutualTest(TlsCase):
         self.assertEqual(response.status, 200)
         self.assertEqual(response.headers["Strict-Transport-Security"], "max-age=31536000")
         _, metrics = self.get("/metrics", Files.client)
-        end = float(re.search(r"calibd_tls_certificate_expiry_timestamp_seconds (\S+)", metrics)[1])
+        end = float(re.search(r"^calibd_tls_certificate_expiry_timestamp_seconds (\S+)", metrics, re.M)[1])
         self.assertAlmostEqual(end - time.time(), 30 * 86400, delta=86400)
 
     def test_refuses_other_certificates(self):
@@ -187,7 +187,8 @@ class MutualTest(TlsCase):
     def test_an_end_without_notice_closes(self):
         for address, protocol in ((self.server.grpc, "h2"), (self.server.http, "http/1.1")):
             wrapped = self.connect(address, self.context(Files.client, (protocol,)))
-            socket.socket(fileno=os.dup(wrapped.fileno())).shutdown(socket.SHUT_WR)
+            with socket.socket(fileno=os.dup(wrapped.fileno())) as plain:
+                plain.shutdown(socket.SHUT_WR)
             with contextlib.suppress(ConnectionError, ssl.SSLError):
                 while wrapped.recv(1 << 16):
                     pass
@@ -208,11 +209,29 @@ class MutualTest(TlsCase):
                         flood.stdin.write(f"{letter}\n".encode())
                         flood.stdin.flush()
                         time.sleep(0.001)
+                with contextlib.suppress(BrokenPipeError):
+                    flood.stdin.close()
                 self.assertIsNotNone(flood.wait(CALL_SECONDS))
-                flood.stdin = None
                 if version == "-tls1_3":
                     self.assertGreater(self.failures("too_many_key_updates"), before)
         self.assert_serves()
+
+
+class EvictedTest(TlsCase):
+    arguments = ("--tls-client-ca", "--max-connections-per-address", "4")
+
+    def test_a_client_that_makes_room_calls_again_without_an_error(self):
+        models = model_service_pb2_grpc.ModelServiceStub(self.channel(Files.client))
+        request = model_service_pb2.ListModelsRequest(page_size=1)
+        models.ListModels(request, timeout=CALL_SECONDS)
+        for _ in range(5):
+            with contextlib.ExitStack() as crowd:
+                for _ in range(6):
+                    crowd.enter_context(self.connect(self.server.grpc, self.context(Files.client)))
+            models.ListModels(request, timeout=CALL_SECONDS)
+        _, metrics = self.get("/metrics", Files.client)
+        replaced = re.search(r'^calibd_connections_closed_total{reason="evicted"} (\d+)', metrics, re.M)
+        self.assertGreaterEqual(int(replaced[1]), 10)
 
 
 class RotationTest(TlsCase):

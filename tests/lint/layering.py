@@ -75,8 +75,8 @@ RULES = {
         # The rules for values of a row need only the standard library.
         allowed=("calibd/client/", "calibd/text/", "calibd/core/row_sum.h",
                  "calibd/core/probability.h", "calibd/core/quantile_order.h", "calibd/core/violation.h",
-                 "calibd/convert/recalibration.h", "client/cpp/", "fcntl.h", "pthread.h", "sys/file.h",
-                 "unistd.h", "xxhash.h",
+                 "calibd/convert/recalibration.h", "client/cpp/", "arpa/inet.h", "fcntl.h", "pthread.h",
+                 "sys/file.h", "unistd.h", "xxhash.h",
                  *GRPC_AND_PROTO),
         others=False, forbidden=()),
     # What needs no server needs no transport.

@@ -23,7 +23,8 @@ def files(tmp_path_factory):
     own = authority.issue("own", names=["URI:spiffe://calibd.test/own"])
     return types.SimpleNamespace(
         authority=authority, foreign=foreign,
-        arguments=["--tls-certificate", certificate, "--tls-key", key, "--tls-client-ca", authority.certificate],
+        arguments=["--tls-certificate", certificate, "--tls-key", key,
+                   "--tls-client-ca", authority.certificate],
         own={"ca": authority.certificate, "certificate": own[0], "key": own[1]})
 
 
@@ -58,7 +59,7 @@ def test_files_are_read_again(files, tls_server):
 
 
 @pytest.mark.parametrize("changes, remedy", [
-    ({"certificate": None, "key": None}, "wants another certificate of this client"),
+    ({"certificate": None, "key": None}, "does not accept the certificate of this client"),
     ({"server_name": "other.example"}, "is not for this host"),
     ({"ca": "foreign"}, "is not accepted: none of the CAs"),
     (None, "only one side uses TLS"),
@@ -99,3 +100,21 @@ def test_wrong_files_are_named(files, server, monkeypatch):
     monkeypatch.setenv("CALIBD_CLIENT_TLS_KEY", "key.pem")
     with pytest.raises(calibd.InvalidArgument, match="CALIBD_CLIENT_TLS_KEY is set without"):
         calibd.Client(server.grpc)
+
+
+def test_a_token_is_sent_in_plain_text_to_loopback_only(files, monkeypatch):
+    secret = "calibd_secret"
+    for target in ("calibd.example.com:8460", "127.0.0.1.example.com:8460", "192.0.2.1:8460",
+                   "[2001:db8::1]:1", "dns:///calibd.example.com:8460", "ipv4:127.0.0.1:1,192.0.2.1:1",
+                   "ipv6:[::1]:1,[::2]:1"):
+        for kind in (calibd.Client, lambda *given, **more: calibd.Monitor("m", *given, **more)):
+            with pytest.raises(calibd.InvalidArgument, match="token is not sent to ") as caught:
+                kind(target, token=secret)
+            assert secret not in str(caught.value)
+        calibd.Client(target, token=secret, tls=calibd.Tls(**files.own)).close()
+    for target in ("127.0.0.1:1", "127.8.9.10:1", "localhost:1", "[::1]:1", "unix:/nowhere",
+                   "dns:///localhost:1", "ipv6:[::1]:1"):
+        calibd.Client(target, token=secret).close()
+    monkeypatch.setenv("CALIBD_TOKEN_FILE", "/no/file")
+    with pytest.raises(calibd.InvalidArgument, match="token is not sent to "):
+        calibd.Client("192.0.2.1:8460")

@@ -1,7 +1,14 @@
-"""Certificates for tests, made by openssl: CAs, and certificates that they have issued."""
+"""Certificates for tests, made by openssl: CAs, and certificates that they have issued.
+
+    certificates.py FOLDER
+
+writes ca.pem and, issued by it, server.pem for this machine and client.pem; and foreign.pem, another CA,
+with its client stranger.pem. The keys are beside them, such as server.key.
+"""
 import datetime
 import pathlib
 import subprocess
+import sys
 
 
 class Authority:
@@ -53,3 +60,10 @@ def _time(moment):
 
 def _openssl(*arguments):
     subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
+if __name__ == "__main__":
+    ca, foreign = Authority(sys.argv[1], "ca"), Authority(sys.argv[1], "foreign")
+    ca.issue("server", names=["DNS:localhost", "IP:127.0.0.1"])
+    ca.issue("client", names=["URI:spiffe://calibd.test/client"])
+    foreign.issue("stranger", names=["URI:spiffe://calibd.test/client"])

@@ -34,7 +34,7 @@ absl::StatusOr<std::string> Sha256Hex(std::string_view text) {
 
 absl::StatusOr<std::string> MakeToken() {
   std::array<unsigned char, kRandomBytes> bytes{};
-  // Of the operating system, by way of OpenSSL's generator.
+  // OpenSSL's generator gets its seed from the operating system.
   if (RAND_priv_bytes(bytes.data(), kRandomBytes) != 1) {
     return absl::UnavailableError("the system has no random numbers");
   }

@@ -254,9 +254,10 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
     return absl::InvalidArgumentError(
         "connect_timeout, call_timeout and max_attempts must be positive");
   }
-  if (absl::Status tls = CheckTls(options.tls); !tls.ok()) return tls;
-  const std::shared_ptr<grpc::Channel> channel =
-      CreateChannel(address, options.tls, options.token);
+  if (absl::Status status = CheckConnection(address, options.tls, options.token); !status.ok()) {
+    return status;
+  }
+  const std::shared_ptr<grpc::Channel> channel = CreateChannel(address, options.tls, options.token);
   const Clock::time_point deadline = Clock::now() + options.connect_timeout;
   // A refused connection is reported at once rather than after the timeout; only
   // a silent peer takes that long.

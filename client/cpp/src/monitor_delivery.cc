@@ -368,8 +368,7 @@ void MonitorDelivery::StartStream() {
   if (options_.on_warning) {
     options.on_warning = [this](const std::string& warning) { Tell(warning); };
   }
-  const auto stubs = [address = options_.address,
-                      tls = options_.tls,
+  const auto stubs = [address = options_.address, tls = options_.tls,
                       token = options_.token]() -> std::shared_ptr<v1::IngestService::Stub> {
     return v1::IngestService::NewStub(CreateChannel(address, tls, token));
   };

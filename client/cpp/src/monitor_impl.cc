@@ -83,7 +83,10 @@ absl::StatusOr<std::unique_ptr<Monitor>> Monitor::Create(std::string model,
     complete.address = variable != nullptr && *variable != '\0' ? variable : kDefaultAddress;
   }
   if (complete.tls.ca.empty()) complete.tls = TlsOfEnvironment();
-  if (absl::Status status = CheckTls(complete.tls); !status.ok()) return status;
+  if (absl::Status status = CheckConnection(complete.address, complete.tls, complete.token);
+      !status.ok()) {
+    return status;
+  }
   return std::unique_ptr<Monitor>(new Monitor(std::make_unique<MonitorDelivery>(
       std::move(model), std::move(complete), MonitorProcess::InheritsGrpc())));
 }

@@ -1,5 +1,7 @@
 #include "tls.h"
 
+#include <arpa/inet.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "channel_settings.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -58,15 +61,29 @@ std::string Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-}  // namespace
-
-TlsOptions TlsOfEnvironment() {
-  return {.ca = Variable("CALIBD_CLIENT_TLS_CA"),
-          .certificate = Variable("CALIBD_CLIENT_TLS_CERTIFICATE"),
-          .key = Variable("CALIBD_CLIENT_TLS_KEY"),
-          .server_name = Variable("CALIBD_CLIENT_TLS_SERVER_NAME")};
+// Whether a host is this machine. A name that only begins like a loopback address is not one.
+bool IsLoopbackHost(const std::string& host) {
+  in_addr v4{};
+  in6_addr v6{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return host == "localhost";
 }
 
+// Whether what is sent to an address of gRPC stays on this machine; false for a list of addresses.
+bool IsLoopback(absl::string_view address) {
+  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:"))
+    return true;
+  for (const char* const scheme : {"dns:", "ipv4:", "ipv6:"}) {
+    if (absl::ConsumePrefix(&address, scheme)) break;
+  }
+  absl::ConsumePrefix(&address, "///");
+  absl::string_view host = address.substr(0, address.rfind(':'));
+  if (absl::ConsumePrefix(&host, "[") && !absl::ConsumeSuffix(&host, "]")) return false;
+  return IsLoopbackHost(std::string(host));
+}
+
+// Errors: InvalidArgument naming the option that is missing, or the file that is not PEM.
 absl::Status CheckTls(const TlsOptions& tls) {
   if (tls.ca.empty()) {
     const bool others = !tls.certificate.empty() || !tls.key.empty() || !tls.server_name.empty();
@@ -81,6 +98,28 @@ absl::Status CheckTls(const TlsOptions& tls) {
         " of TLS is missing: a client shows its certificate and proves it by its key"));
   }
   return ReadFiles(tls).status();
+}
+
+}  // namespace
+
+TlsOptions TlsOfEnvironment() {
+  return {.ca = Variable("CALIBD_CLIENT_TLS_CA"),
+          .certificate = Variable("CALIBD_CLIENT_TLS_CERTIFICATE"),
+          .key = Variable("CALIBD_CLIENT_TLS_KEY"),
+          .server_name = Variable("CALIBD_CLIENT_TLS_SERVER_NAME")};
+}
+
+absl::Status CheckConnection(const std::string& address, const TlsOptions& tls,
+                             const TokenSource& token) {
+  if (absl::Status status = CheckTls(tls); !status.ok()) return status;
+  if (tls.ca.empty() && TokenSourceOr(token) != nullptr && !IsLoopback(address)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the token is not sent to ", address,
+        " without TLS, because others could read it on the way: name the file of the server's CA "
+        "(calibctl --tls-ca, TlsOptions::ca or CALIBD_CLIENT_TLS_CA), or leave out the token "
+        "(calibctl --token-file, the option token or CALIBD_TOKEN_FILE)"));
+  }
+  return absl::OkStatus();
 }
 
 std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address, const TlsOptions& tls,

@@ -12,11 +12,13 @@
 
 namespace calibd::client {
 
-// Errors: InvalidArgument naming the file that is missing or is not PEM.
-[[nodiscard]] absl::Status CheckTls(const TlsOptions& tls);
+// Checks the options of a connection. Errors: InvalidArgument naming the file that is missing or is
+// not PEM, or saying that the token would be sent in plain text to another machine.
+[[nodiscard]] absl::Status CheckConnection(const std::string& address, const TlsOptions& tls,
+                                           const TokenSource& token);
 
-// A channel with the settings of all channels. Files of TLS that cannot be read make a channel that
-// cannot connect. token: see TokenSourceOr.
+// A channel with the settings of all channels. Requires CheckConnection. Files of TLS that cannot
+// be read make a channel that cannot connect. token: see TokenSourceOr.
 [[nodiscard]] std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address,
                                                            const TlsOptions& tls,
                                                            TokenSource token);

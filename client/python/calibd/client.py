@@ -62,8 +62,9 @@ class Client:
       both, nothing is encrypted: for loopback and trusted networks.
     token: what shows a server with identities who calls: a token, the pathlib.Path of a file with it,
       or a function that returns it. Files are read, and functions called, for each call. Without it,
-      the file that the environment variable CALIBD_TOKEN_FILE names, if there is one. A pickle of the
-      client has a token that is text, but not the content of a file.
+      the file that the environment variable CALIBD_TOKEN_FILE names, if there is one. A token needs
+      TLS, except on loopback. A pickle of the client has a token that is text, but not the content
+      of a file.
 
     A model is given as NAME, NAME@VERSION or its resource name, such as models/NAME.
 

@@ -67,7 +67,7 @@ class _Details(NamedTuple):
 
 class _AddToken(grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]
                 grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
-                grpc.StreamStreamClientInterceptor):
+                grpc.StreamStreamClientInterceptor):  # type: ignore[misc]
     """Adds the token to each call of a channel."""
 
     def __init__(self, source: Callable[[], str]) -> None:

@@ -314,8 +314,8 @@ class Delivery:
             has_failed = self.failure is not None
             if not has_failed and (is_refused or not self._connection_opens):
                 what = "is refused" if is_refused else "does not open"
-                self.log.obstacle = (f"the stream to {self._channels.endpoint.target} {what} and tries again: "
-                                     f"{error}")
+                target = self._channels.endpoint.target
+                self.log.obstacle = f"the stream to {target} {what} and tries again: {error}"
                 self.log.log_soon()
         self.log.write_lost()
         if has_failed:

@@ -28,8 +28,8 @@ _HOPELESS = {
     "DNS resolution failed": (
         "Check the name of the host in the address, which was given or is in CALIBD_SERVER."),
     "is not in peer certificate": (
-        "The certificate of the server is not for this host: use a host name that is in the certificate, "
-        "or name one by calibd.Tls(server_name=...)."),
+        "The certificate of the server is not for this host: use a host name that is in the "
+        "certificate, or name one by calibd.Tls(server_name=...)."),
 } | dict.fromkeys(("certificate verify failed", "CERTIFICATE_VERIFY_FAILED"), (
     "The certificate of the server is not accepted: none of the CAs in Tls.ca has issued it, or it has "
     "expired.")) | dict.fromkeys(("wrong version number", "WRONG_VERSION_NUMBER"), (
@@ -37,11 +37,11 @@ _HOPELESS = {
 # Those of other causes too, so that a call tries again.
 _CLOSED = {
     "Endpoint read failed": (
-        "The server closed the connection after the handshake of TLS. If it goes on, it wants another "
-        "certificate of this client, or one at all: give calibd.Tls(certificate=..., key=...). The log "
-        "of calibd says what is wrong with it."),
+        "The server closed the connection after the handshake of TLS. If this happens again, it does "
+        "not accept the certificate of this client, or needs one: give calibd.Tls(certificate=..., "
+        "key=...). The log of calibd says what is wrong."),
     "Socket closed": (
-        "The server closed the connection at once. If it goes on, only one side uses TLS: give "
+        "The server closed the connection at once. If this happens again, only one side uses TLS: give "
         "calibd.Tls(ca=...) for a server with TLS, and leave it out for one without."),
 }
 

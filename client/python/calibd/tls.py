@@ -51,8 +51,8 @@ class Tls:
             return cls(ca, *others)
         for name in _VARIABLES:
             if os.environ.get(name):
-                raise errors.invalid(name, "is set without CALIBD_CLIENT_TLS_CA, which names the CAs of the "
-                                     "server and turns on TLS")
+                raise errors.invalid(name, "is set without CALIBD_CLIENT_TLS_CA, which names the CAs of "
+                                     "the server and turns on TLS")
         return None
 
     def stamp(self) -> Tuple[Any, ...]:

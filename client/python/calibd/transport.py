@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import logging
 import math
 import os
@@ -57,7 +58,10 @@ _CHANNEL_OPTIONS = (
 
 # Targets that gRPC reads itself, such as unix:PATH.
 _OTHER_SCHEME = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|xds|vsock):(?!\d+$)")
-_HOST_AND_PORT = re.compile(r"(\[[0-9A-Za-z:.%_-]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,9})")
+_HOST_AND_PORT = re.compile(
+    r"(?P<host>\[[0-9A-Za-z:.%_-]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,9})")
+# In front of a host, for gRPC's own resolvers.
+_RESOLVER = re.compile(r"^(dns|ipv4|ipv6):(///)?")
 
 
 def server_address(target: str | None) -> str:
@@ -80,6 +84,20 @@ def server_address(target: str | None) -> str:
     if not 1 <= int(found["port"]) <= 65535:
         raise errors.invalid(field, f"is {arguments.shown(address)}, expected a port from 1 to 65535")
     return address
+
+
+def _is_loopback(target: str) -> bool:
+    """Whether what is sent to a target of gRPC stays on this machine; False for a list of addresses."""
+    if target.startswith(("unix:", "unix-abstract:")):
+        return True
+    found = _HOST_AND_PORT.fullmatch(_RESOLVER.sub("", target))
+    if found is None:
+        return False
+    host = found["host"].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def server_tls(tls: Tls | None) -> Tls | None:
@@ -208,7 +226,13 @@ class Endpoint(NamedTuple):
     @classmethod
     def of(cls, target: str | None, tls: Tls | None, token: Token | None) -> Endpoint:
         """None: what the environment says."""
-        return cls(server_address(target), server_tls(tls), token, token_source(token))
+        endpoint = cls(server_address(target), server_tls(tls), token, token_source(token))
+        if endpoint.token_source and endpoint.tls is None and not _is_loopback(endpoint.target):
+            raise errors.invalid(
+                "token", f"is not sent to {endpoint.target} without TLS, because others could read it "
+                "on the way: name the file of the server's CA (tls=calibd.Tls(ca=...) or "
+                "CALIBD_CLIENT_TLS_CA), or leave out the token (token=None without CALIBD_TOKEN_FILE)")
+        return endpoint
 
     def open_channel(self) -> Any:
         """A channel with a connection of its own."""
@@ -217,7 +241,7 @@ class Endpoint(NamedTuple):
         if self.tls is None:
             channel = grpc.insecure_channel(self.target, options=_CHANNEL_OPTIONS)
         else:
-            options = _CHANNEL_OPTIONS
+            options: tuple[tuple[str, Any], ...] = _CHANNEL_OPTIONS
             if self.tls.server_name is not None:
                 options += (("grpc.ssl_target_name_override", self.tls.server_name),)
             channel = grpc.secure_channel(self.target, self.tls.credentials(), options=options)

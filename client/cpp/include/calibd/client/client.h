@@ -34,7 +34,7 @@ struct ClientOptions {
   TlsOptions tls{};
   // Returns the token of a call, or nothing. It is called for each call, on any thread, and may not
   // throw; see TokenOfFile. Without it, the token is in the file that the environment variable
-  // CALIBD_TOKEN_FILE names, if there is one.
+  // CALIBD_TOKEN_FILE names, if there is one. A token needs TLS, except on loopback.
   std::function<std::string()> token{};
 };
 
@@ -77,6 +77,8 @@ struct WatchOptions {
 class Client {
  public:
   // address: "HOST:PORT". Not encrypted without options.tls: for loopback and trusted networks.
+  // Errors: INVALID_ARGUMENT for options that do not fit together or name unusable files;
+  // UNAVAILABLE, with the reason if TLS is the cause.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Client>> Connect(
       const std::string& address, const ClientOptions& options = {});
 

@@ -11,7 +11,7 @@ struct TlsOptions {
   // The CAs of which one has issued the certificate of the server. Empty: no encryption, for
   // loopback and trusted networks.
   std::string ca{};
-  // Those of this client, for a server that wants to know its clients; both or none.
+  // The certificate of this client and its key, for a server that asks for them. Give both or none.
   std::string certificate{};
   std::string key{};
   // A name in the certificate of the server; empty: the host of the address. Set it if the address
