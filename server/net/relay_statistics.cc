@@ -14,8 +14,7 @@ constexpr Nanoseconds kWarningPause = std::chrono::seconds(10);
 
 static_assert(RelayStatistics::kCloseReasons.size() ==
               static_cast<std::size_t>(CloseReason::kDrained) + 1);
-static_assert(RelayStatistics::kCallEnds.size() ==
-              static_cast<std::size_t>(CallEnd::kDrained) + 1);
+static_assert(RelayStatistics::kCallEnds.size() == static_cast<std::size_t>(CallEnd::kDrained) + 1);
 
 bool IsAbuse(CloseReason reason) {
   return reason != CloseReason::kNoCall && reason != CloseReason::kEvicted &&

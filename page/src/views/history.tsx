@@ -98,7 +98,7 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
       <title>the change</title>
       <rect x={x(from) - 1} y={TOP} width={Math.max(2, x(to) - x(from) + 2)} height={rowsBottom - TOP} />
     </g>}
-    <YAxis title={`error, 95 % for each bar (points)${limit === undefined ? "" : `; dashed: limit ${points(limit)}`}`} ticks={ticksOf(y, 4, points)} x={LEFT} to={right} top={TOP - 12} />
+    <YAxis title={`error (points)${limit === undefined ? "" : `; dashed: limit ${points(limit)}`}`} ticks={ticksOf(y, 4, points)} x={LEFT} to={right} top={TOP - 12} />
     <Bars bars={measured.map((bucket) => {
       const error = errorOf(bucket)!;
       return { ...spanOf(bucket), top: clip(error.upper ?? 0), bottom: clip(error.lower ?? 0),

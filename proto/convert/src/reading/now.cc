@@ -92,8 +92,8 @@ std::string NewestSubject(const v1::GetCalibrationResponse& answer) {
   if (IntervalOf(error.newest()) == nullptr) return "";
   if (answer.has_labels()) return answer.labels().labels_size() == 1 ? "" : "labels on average";
   const std::string event = LeadingEvent(error.newest(), error.limit(), Current(error)).name;
-  return std::string(absl::StripAsciiWhitespace(
-      absl::StrCat(DoesAGroupLead(answer) ? "all groups " : "", event)));
+  return std::string(
+      absl::StripAsciiWhitespace(absl::StrCat(DoesAGroupLead(answer) ? "all groups " : "", event)));
 }
 
 }  // namespace calibd::convert
