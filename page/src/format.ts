@@ -34,10 +34,9 @@ export function shortName(name: string): string {
   return name.replace(/^models\//, "").replace("/versions/", "@");
 }
 
-export function localTime(time: Date): string {
-  const two = (value: number) => String(value).padStart(2, "0");
-  const day = `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
-  return `${day} ${two(time.getHours())}:${two(time.getMinutes())}`;
+// "2026-11-28 14:04", in UTC as in the sentences of the server.
+export function utcTime(time: Date): string {
+  return time.toISOString().slice(0, 16).replace("T", " ");
 }
 
 // "5 s", "12 min", "3 h" or "4 d".

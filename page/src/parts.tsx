@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Calibration } from "./api";
-import { age, count, localTime, plain, shortName } from "./format";
+import { age, count, plain, shortName, utcTime } from "./format";
 import type { Answer } from "./views/view";
 
 // A name that someone chose: text, whatever it contains, and with its own writing direction.
@@ -20,17 +20,17 @@ export function useNow(): number {
   return now;
 }
 
-// Local time; UTC is shown on hover.
+// UTC, as in the sentences of the server.
 export function Time({ time }: { time: string | undefined }) {
   if (time === undefined) return <>–</>;
   const date = new Date(time);
-  return <time dateTime={time} title={`${date.toISOString().slice(0, 19).replace("T", " ")} UTC`}>{localTime(date)}</time>;
+  return <time dateTime={time} title={date.toString()}>{utcTime(date)} UTC</time>;
 }
 
 export function Age({ time, now }: { time: string | undefined; now: number }) {
   if (time === undefined) return <>–</>;
   const date = new Date(time);
-  return <time dateTime={time} title={`${localTime(date)}, ${date.toISOString().slice(0, 19).replace("T", " ")} UTC`}>
+  return <time dateTime={time} title={`${utcTime(date)} UTC, ${date.toString()}`}>
     {age((now - date.getTime()) / 1000)}
   </time>;
 }

@@ -36,8 +36,7 @@ void AddColumnOptions(CLI::App& command, ColumnOptions& columns) {
 
 void AddTableOptions(CLI::App& command, ColumnOptions& columns) {
   AddColumnOptions(command, columns);
-  command.add_option("--group-column", columns.group,
-                     "column or key with the values of the model's group tag");
+  command.add_option("--group-column", columns.group, "column or key with the group of each row");
   command
       .add_option("--drop-column", columns.dropped,
                   "column or key that is not read; may be repeated, or list several: a,b")

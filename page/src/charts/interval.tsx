@@ -3,6 +3,14 @@ import type { Interval } from "../api";
 
 const HEIGHT = 16;
 
+// How the interval of an error is drawn: "off" if all of it is over the limit, "open" if it is not
+// known on which side of the limit the error is, and "" if all of it is within the limit.
+export function rangeKind(interval: Interval, limit: number | undefined): "off" | "open" | "" {
+  if (limit === undefined) return "";
+  if ((interval.lower ?? 0) > limit) return "off";
+  return (interval.upper ?? 0) > limit ? "open" : "";
+}
+
 export function IntervalBar({ interval, limit, most, width }: {
   interval: Interval | undefined;
   limit: number | undefined;
@@ -13,7 +21,7 @@ export function IntervalBar({ interval, limit, most, width }: {
   if (interval === undefined || limit === undefined) return null;
   const x = (error: number) => 1 + (width - 2) * Math.min(1, error / most);
   const lower = interval.lower ?? 0;
-  const kind = lower > limit ? "off" : "";
+  const kind = rangeKind(interval, limit);
   return <svg class="interval" width={width} height={HEIGHT} aria-hidden="true">
     <line class="base" x1={x(0)} x2={x(most)} y1={HEIGHT / 2} y2={HEIGHT / 2} />
     <rect class={`bar ${kind}`} x={x(lower)} y={4} width={Math.max(2, x(interval.upper ?? 0) - x(lower))} height={HEIGHT - 8} />

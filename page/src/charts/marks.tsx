@@ -1,5 +1,5 @@
 // The marks of charts, in pixels.
-import { localTime } from "../format";
+import { utcTime } from "../format";
 import { roundValues, type Scale } from "./scale";
 
 interface AxisProps {
@@ -39,16 +39,16 @@ const DAY = 1440 * MINUTE;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720].map((minutes) => minutes * MINUTE)
   .concat([1, 2, 7, 14, 30, 90, 180, 365].map((days) => days * DAY));
 
-// At round local times: the date at midnight, and else the time. scale: of milliseconds.
+// At round times in UTC: the date at midnight, and else the time. scale: of milliseconds.
 export function timeTicks(scale: Scale, number: number) {
   const [start, end] = scale.domain;
   const step = STEPS.find((one) => (end - start) / one <= number) ?? STEPS.at(-1)!;
   const midnight = new Date(start);
-  midnight.setHours(0, 0, 0, 0);
+  midnight.setUTCHours(0, 0, 0, 0);
   const ticks = [];
   for (let time = midnight.getTime(); time <= end; time += step) {
     if (time < start) continue;
-    const [day, clock] = localTime(new Date(time)).split(" ") as [string, string];
+    const [day, clock] = utcTime(new Date(time)).split(" ") as [string, string];
     ticks.push({ at: scale(time), text: clock === "00:00" || step >= DAY ? day.slice(5) : clock });
   }
   return ticks;

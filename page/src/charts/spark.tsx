@@ -1,5 +1,6 @@
 // The errors of the spans of a history, without axes: the range of each, against the limit.
 import type { Bucket } from "../api";
+import { rangeKind } from "./interval";
 import { ceilingOf } from "./scale";
 
 export function Spark({ buckets, limit, width, height }: {
@@ -20,10 +21,9 @@ export function Spark({ buckets, limit, width, height }: {
   return <svg class="spark" width={width} height={height} aria-hidden="true">
     {measured.map((bucket, i) => {
       const error = errorOf(bucket);
-      const off = limit !== undefined && (error.lower ?? 0) > limit;
       const end = Date.parse(bucket.endTime ?? "");
       const top = y(error.upper ?? 0);
-      return <rect key={i} class={off ? "bar off" : "bar"} x={x(times[i]!)} y={top}
+      return <rect key={i} class={`bar ${rangeKind(error, limit)}`} x={x(times[i]!)} y={top}
         width={Math.max(1, x(end) - x(times[i]!) - 0.5)} height={Math.max(1, y(error.lower ?? 0) - top)} />;
     })}
     {limit !== undefined && <line class="limit" x1={0} x2={width} y1={y(limit)} y2={y(limit)} />}

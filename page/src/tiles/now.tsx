@@ -1,6 +1,6 @@
 import { IntervalBar } from "../charts/interval";
-import { count, int, points } from "../format";
-import { sizeOf } from "./error";
+import { count, int, plain, points } from "../format";
+import { scaleOf, sizeOf } from "./error";
 import { Tile, type TileProps } from "./tile";
 
 export function NowTile({ calibration }: TileProps) {
@@ -9,7 +9,8 @@ export function NowTile({ calibration }: TileProps) {
   if (newest === undefined) return <Tile title="Now" value="–" />;
   const limit = error?.limit ?? 0;
   return <Tile title="Now" value={sizeOf(newest)} unit="points"
-    picture={<IntervalBar interval={newest} limit={limit} most={Math.max(2 * limit, 1.1 * (newest.upper ?? 0))} width={100} />}>
+    picture={<IntervalBar interval={newest} limit={limit} most={scaleOf(calibration)} width={100} />}>
     {points(newest.lower)} to {points(newest.upper)}, newest {count(int(error?.newest?.observations))} rows
+    {reading?.howBad?.newestSubject !== "" && <>; <bdi>{plain(reading?.howBad?.newestSubject ?? "")}</bdi></>}
   </Tile>;
 }

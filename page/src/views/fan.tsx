@@ -46,7 +46,7 @@ export function FanView({ calibration, history: { value } }: ViewProps) {
             <text x={right + 4} y={y(end) + 4}>{share} %</text>
           </g>)}
           <line class="diagonal" x1={LEFT} x2={right} y1={y(0)} y2={y(0)} />
-          <XAxis title="local time" ticks={timeTicks(x, width < 500 ? 4 : 7)} y={TOP + PLOT} from={LEFT} to={right} />
+          <XAxis title="time (UTC)" ticks={timeTicks(x, width < 500 ? 4 : 7)} y={TOP + PLOT} from={LEFT} to={right} />
         </>;
       }}
     </Chart>

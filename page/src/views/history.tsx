@@ -3,6 +3,7 @@ import { ceilingOf, scaleLinear } from "../charts/scale";
 import { useState } from "preact/hooks";
 import { type Bucket, type Calibration, type Schemas, SPANS } from "../api";
 import { Chart, type Size } from "../charts/chart";
+import { rangeKind } from "../charts/interval";
 import { Bars, Line, ticksOf, timeTicks, XAxis, YAxis } from "../charts/marks";
 import { decimal, int, points } from "../format";
 import { Section, type Table } from "../parts";
@@ -101,7 +102,7 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
     <Bars bars={measured.map((bucket) => {
       const error = errorOf(bucket)!;
       return { ...spanOf(bucket), top: clip(error.upper ?? 0), bottom: clip(error.lower ?? 0),
-        kind: limit !== undefined && (error.lower ?? 0) > limit ? "range off" : "range" };
+        kind: `range ${rangeKind(error, limit)}` };
     })} />
     {measured.filter((bucket) => (errorOf(bucket)?.lower ?? 0) > 0).map((bucket) => {
       const { from: left, to: far } = spanOf(bucket);
@@ -124,7 +125,7 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
     <Bars bars={buckets.map((bucket) => ({ ...spanOf(bucket), top: n(int(bucket.observations)), bottom: rowsBottom, kind: "rows" }))} />
     <Bars bars={buckets.filter((bucket) => int(bucket.missingLabels) > 0).map((bucket) => ({ ...spanOf(bucket),
       top: n(int(bucket.observations) + int(bucket.missingLabels)), bottom: n(int(bucket.observations)), kind: "missing" }))} />
-    <XAxis title="local time" ticks={timeTicks(x, size.width < 500 ? 4 : 7)} y={rowsBottom} from={LEFT} to={right} />
+    <XAxis title="time (UTC)" ticks={timeTicks(x, size.width < 500 ? 4 : 7)} y={rowsBottom} from={LEFT} to={right} />
   </>;
 }
 
@@ -159,7 +160,7 @@ export function HistoryView({ calibration, history: { value, error }, chooseSpan
             {SPANS.map(({ title }, i) => <option key={title} value={i}>{title}</option>)}
           </select></label>
         </>}
-        note="Bars: the interval of the error, 95 % for each span by itself; orange if all of it is over the limit. ▲ alarm, ● acknowledgement or update; shaded: the dated change.">
+        note="Bars: the interval of the error, 95 % for each span by itself; orange if all of it is over the limit, pale if it reaches from within the limit to above it, so that nothing is shown. ▲ alarm, ● acknowledgement or update; shaded: the dated change.">
         {(size) => <Drawing calibration={calibration} buckets={buckets} marks={marksOf(calibration, value?.updates ?? [])}
           class1={class1 && hasClass1} size={size} />}
       </Chart>}

@@ -1,8 +1,8 @@
 // Whether the page is up to date.
-import { localTime } from "../format";
+import { utcTime } from "../format";
 
 export function Status({ error, lostSince }: { error: string; lostSince: Date | undefined }) {
   return <span class={lostSince === undefined ? "status" : "status lost"} role="status">
-    {lostSince === undefined ? "live" : `connection lost since ${localTime(lostSince)}. ${error}`}
+    {lostSince === undefined ? "live" : `connection lost since ${utcTime(lostSince)} UTC. ${error}`}
   </span>;
 }

@@ -47,6 +47,22 @@ v1::GetCalibrationResponse BadGroups() {
   return answer;
 }
 
+// The newest rows are those of all groups, also while `how bad` begins with one group.
+TEST(RejectedPartsTest, NowSaysThatItIsAboutAllGroups) {
+  v1::GetCalibrationResponse answer = BadGroups();
+  v1::ErrorMeasurement& newest = *answer.mutable_error()->mutable_newest();
+  newest = Measured(0.03, 0, 0.06, 0.02);
+  newest.set_observations(1548);
+  newest.set_first_observation(8193);
+  EXPECT_THAT(NowLine(answer), StartsWith("over the newest 1548 rows of all groups, off by 0 to "));
+  EXPECT_EQ(HeadlinesOf(answer).how_bad().newest_subject(), "all groups");
+  answer.clear_groups();
+  answer.mutable_verdict()->clear_groups_over_limit();
+  answer.mutable_verdict()->clear_rejected_groups();
+  EXPECT_THAT(NowLine(answer), StartsWith("over the newest 1548 rows, off by 0 to "));
+  EXPECT_EQ(HeadlinesOf(answer).how_bad().newest_subject(), "");
+}
+
 TEST(RejectedPartsTest, TheGroupThatIsOffByMostLeads) {
   v1::GetCalibrationResponse answer = BadGroups();
   EXPECT_THAT(HowBadLine(answer).text(),

@@ -1,9 +1,11 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
+#include "rejected_parts.h"
 #include "words.h"
 
 namespace calibd::convert {
@@ -21,9 +23,15 @@ bool IsBeforeAcknowledgement(const v1::CalibrationError& error) {
          error.newest().first_observation() < Current(error).first_observation();
 }
 
-std::string RowsText(const v1::CalibrationError& error) {
-  return absl::StrCat("over the newest ", error.newest().observations(), " rows, ",
+// whose: " of all groups", or empty.
+std::string RowsText(const v1::CalibrationError& error, const char* whose = "") {
+  return absl::StrCat("over the newest ", error.newest().observations(), " rows", whose, ", ",
                       IsBeforeAcknowledgement(error) ? "all before the acknowledgement, " : "");
+}
+
+// Whether `how bad` begins with a group, of which the newest rows say nothing by themselves.
+bool DoesAGroupLead(const v1::GetCalibrationResponse& answer) {
+  return !answer.has_labels() && !LeadingPartOf(answer).text.empty();
 }
 
 // The error with its direction, of two events first the one with which `how bad` begins; of several
@@ -73,9 +81,19 @@ std::string NowLine(const v1::GetCalibrationResponse& answer) {
                         newest.observations(), " rows, ", NewestText(answer));
   }
   if (newest.first_observation() == Current(error).first_observation()) return "";
-  std::string text = absl::StrCat(RowsText(error), NewestText(answer));
+  std::string text = absl::StrCat(RowsText(error, DoesAGroupLead(answer) ? " of all groups" : ""),
+                                  NewestText(answer));
   if (HasAlarm(error)) text += AlarmText(error);
   return absl::StrCat(text, "; 95 % for these rows, however often you look");
+}
+
+std::string NewestSubject(const v1::GetCalibrationResponse& answer) {
+  const v1::CalibrationError& error = answer.error();
+  if (IntervalOf(error.newest()) == nullptr) return "";
+  if (answer.has_labels()) return answer.labels().labels_size() == 1 ? "" : "labels on average";
+  const std::string event = LeadingEvent(error.newest(), error.limit(), Current(error)).name;
+  return std::string(
+      absl::StripAsciiWhitespace(absl::StrCat(DoesAGroupLead(answer) ? "all groups " : "", event)));
 }
 
 }  // namespace calibd::convert

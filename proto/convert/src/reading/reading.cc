@@ -26,6 +26,7 @@ v1::Reading HeadlinesOf(const v1::GetCalibrationResponse& answer) {
     const v1::CalibrationError& error = answer.error();
     *reading.mutable_how_bad()->mutable_newest() =
         *LeadingEvent(error.newest(), error.limit(), Current(error)).interval;
+    reading.mutable_how_bad()->set_newest_subject(NewestSubject(answer));
   }
   reading.set_severity(SeverityOf(answer, reading.how_bad().interval()));
   *reading.mutable_next() = NextLine(answer);

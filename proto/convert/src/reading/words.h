@@ -80,6 +80,8 @@ struct NamedEvent {
 // off by 0.5 points (0 to 1.9; limit 2 points)" if it has recovered, or "the newest 1548 rows: off
 // by 20.5 points (10.5 to 30.5; limit 5 points)". Empty if they say nothing else than all rows do.
 [[nodiscard]] std::string BriefNowText(const v1::CalibrationError& error);
+// See Reading.HowBad.newest_subject.
+[[nodiscard]] std::string NewestSubject(const v1::GetCalibrationResponse& answer);
 
 // The coverage of central intervals, and whether they are too narrow or too wide: about the widest
 // one that certainly breaks its promise, and else about the widest one, which people trust most.
