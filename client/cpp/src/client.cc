@@ -255,8 +255,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
         "connect_timeout, call_timeout and max_attempts must be positive");
   }
   if (absl::Status tls = CheckTls(options.tls); !tls.ok()) return tls;
-  const std::shared_ptr<grpc::Channel> channel =
-      CreateChannel(address, options.tls, options.token);
+  const std::shared_ptr<grpc::Channel> channel = CreateChannel(address, options.tls, options.token);
   const Clock::time_point deadline = Clock::now() + options.connect_timeout;
   // A refused connection is reported at once rather than after the timeout; only
   // a silent peer takes that long.
@@ -314,9 +313,10 @@ absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {
   return models;
 }
 
-absl::Status Client::DeleteModel(std::string_view name) {
+absl::Status Client::DeleteModel(std::string_view name, std::string_view confirmation) {
   v1::DeleteModelRequest request;
   request.set_name(std::string(name));
+  request.set_confirmation(std::string(confirmation));
   return impl_->Retry(impl_->options.call_timeout, impl_->options.stop,
                       [&](grpc::ClientContext& context, int attempt) {
                         v1::DeleteModelResponse response;
