@@ -1,6 +1,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -76,6 +77,16 @@ void LogUpdate(const v1::UpdateModelResponse& response) {
     spdlog::info("model {}: {} is updated from {} to {}", response.model().name(), change.path(),
                  Quoted(change.old_value()), Quoted(change.new_value()));
   }
+}
+
+absl::Status CheckConfirmation(const v1::DeleteModelRequest& request) {
+  if (request.confirmation() == request.name()) return absl::OkStatus();
+  const Violation violation{
+      .field = "confirmation",
+      .description =
+          absl::StrCat("is ", Quoted(request.confirmation()), ", expected the name ",
+                       request.name(), " again: a model cannot be restored after its deletion")};
+  return InvalidFieldsError("NOT_CONFIRMED", std::span(&violation, 1));
 }
 
 // Returns the error of a deletion in the form for the client.
@@ -171,8 +182,9 @@ absl::Status Api::UpdateModel(const v1::UpdateModelRequest& request,
   return absl::OkStatus();
 }
 
-absl::Status Api::DeleteModel(const v1::DeleteModelRequest& /*request*/,
+absl::Status Api::DeleteModel(const v1::DeleteModelRequest& request,
                               const Reply<v1::DeleteModelResponse>& reply, NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(CheckConfirmation(request));
   server::DeleteModel(
       parts_.registry, parts_.commits, model, [this, model, reply](const absl::Status& deleted) {
         // Runs even if the call has ended.

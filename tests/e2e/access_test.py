@@ -172,6 +172,8 @@ class AccessCase(unittest.TestCase):
             request.model = f"models/{model}"
         elif "name" in method.input_type.fields_by_name:
             request.name = f"models/{model}"
+            if method.name == "DeleteModel":
+                request.confirmation = request.name
         if method.name == "CompareModels":
             request.baseline = f"models/{model}"
         return request
@@ -556,7 +558,8 @@ class ClientTest(AccessCase):
         wrong = self.calibctl("--token-file", self.token_file("token_wrong"), "model", "list")
         self.assertIn("no such token", wrong.stderr)
         self.assertNotIn("token_wrong", wrong.stderr + self.server.log())
-        denied = self.calibctl("--token-file", self.token_file("token_reader"), "model", "delete", "own")
+        denied = self.calibctl("--token-file", self.token_file("token_reader"), "model", "delete", "own",
+                               "--confirm", "own")
         self.assertIn("reader is no admin of models/own", denied.stderr)
         missing = self.calibctl("--token-file", "/nonexistent", "model", "list")
         self.assertEqual(missing.returncode, 2)
@@ -574,7 +577,7 @@ class ClientTest(AccessCase):
         with calibd.Client(self.server.grpc, token="token_reader") as client:
             self.assertEqual(client.get_model("own").name, "models/own")
             with self.assertRaises(calibd.PermissionDenied):
-                client.delete_model("own")
+                client.delete_model("own", confirm="own")
             next(iter(client.watch("own")))
         for token in ("", "two words", "line\n", 7, pathlib.Path("/nonexistent")):
             with self.assertRaises(calibd.InvalidArgument) as refused:
@@ -600,7 +603,7 @@ class AuditTest(AccessCase):
     def test_changes_and_refusals_are_recorded(self):
         self.find(principal="root", method="CreateModel", resource="models/own", status="OK")
         self.call(self.method("CreateModel"), classes_model("own-gone"), "root")
-        self.ask("DELETE", "/v1/models/own-gone", "admin")
+        self.ask("DELETE", "/v1/models/own-gone?confirmation=models/own-gone", "admin")
         self.find(principal="admin", method="DeleteModel", resource="models/own-gone", status="OK")
         self.ask("DELETE", "/v1/models/own", "reader")
         self.find(principal="reader", method="DeleteModel", status="PERMISSION_DENIED")

@@ -228,9 +228,12 @@ class JsonApiTest(unittest.TestCase):
         status, _, text = self.server.ask("DELETE", name, headers={"Origin": "https://evil.example"})
         self.assertEqual(status, 403, text)
         self.check("GET", name, template)
-        self.check("DELETE", name, template)
+        answer = self.check("DELETE", name, template, status=400)
+        self.assertIn("expected the name models/managed/versions/1 again", answer["error"]["message"])
+        confirmed = name + "?confirmation=models/managed/versions/1"
+        self.check("DELETE", confirmed, template)
         self.check("GET", name, template, status=404)
-        self.check("DELETE", name, template, status=404)
+        self.check("DELETE", confirmed, template, status=404)
         _, _, metrics = self.server.get("/metrics")
         self.assertIn(b'method="DELETE",route="/v1/models/{model}"', metrics)
 
@@ -527,7 +530,7 @@ class JsonApiTest(unittest.TestCase):
         self.assertEqual(self.server.get("/v1/models/none/events")[0], 404)
         # A new stream begins with the calibration.
         self.assertEqual(next(self.events(path))[1]["calibration"]["observations"], "7")
-        self.assertEqual(self.server.ask("DELETE", "/v1/models/events")[0], 200)
+        self.assertEqual(self.server.ask("DELETE", "/v1/models/events?confirmation=models/events")[0], 200)
         name, error = list(continued)[-1]
         self.assertEqual((name, error["error"]["details"][0]["reason"]), ("error", "MODEL_NOT_FOUND"))
 

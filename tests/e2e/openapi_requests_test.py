@@ -116,7 +116,7 @@ class OpenApiRequestsTest(unittest.TestCase):
             self.use(maker, name, model)
         finally:
             # The models of failed attempts would fill the memory of the server.
-            status = self.server.ask("DELETE", f"/v1/models/{name}")[0]
+            status = self.server.ask("DELETE", f"/v1/models/{name}?confirmation=models/{name}")[0]
         self.assertEqual(status, 200)
 
     def use(self, maker, name, model):

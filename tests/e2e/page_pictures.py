@@ -23,7 +23,7 @@ def main(calibd, npm_folder):
         models.declare()
         models.stream()
         # Its names are hostile. Nobody has such a model.
-        status, _, text = server.ask("DELETE", "/v1/models/markup")
+        status, _, text = server.ask("DELETE", "/v1/models/markup?confirmation=models/markup")
         assert status == 200, text
         # README.md shows the list, which must not be slow to load.
         for name, height, path, ready in (("list", 526, "", ".spark"),

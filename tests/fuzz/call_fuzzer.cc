@@ -82,6 +82,7 @@ class ServedModels {
       grpc::ClientContext deletion;
       v1::DeleteModelRequest request;
       request.set_name(model.name());
+      request.set_confirmation(model.name());
       v1::DeleteModelResponse response;
       Require(models_->DeleteModel(&deletion, request, &response).ok(), "a model can be deleted");
     }

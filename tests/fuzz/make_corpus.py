@@ -262,7 +262,7 @@ def make_call(inputs):
     calls("create", f'get_model {{ name: "{model}" }}', "list_models { page_size: 1 }",
           'create_model { model { name: "models/m/versions/2" classes { count: 2 } } }',
           "list_models { page_size: 1 page_token: \"YWZ0ZXI6bW9kZWxzL20\" }",
-          f'delete_model {{ name: "{model}" }}')
+          f'delete_model {{ name: "{model}" confirmation: "{model}" }}')
     for kind in ("probabilities", "probabilities_float32", "logits", "logits_float32"):
         calls(f"observe_{kind}", observe.replace("probabilities", kind), answer)
     for name in models:

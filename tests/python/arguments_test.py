@@ -270,7 +270,7 @@ def test_observe_uses_what_a_model_declares_now(client):
         if classes == 3:
             client.update_model("redeclared", row_sum_tolerance=0.1)
             assert client.observe("redeclared", [0.3, 0.3, 0.45], 0).accepted_rows == 1
-            client.delete_model("redeclared")
+            client.delete_model("redeclared", "redeclared")
 
 
 def observe_created_again(client, name, declarations, observe):
@@ -281,7 +281,7 @@ def observe_created_again(client, name, declarations, observe):
         answer = client.calibration(name)
         assert (answer.observations, answer.rejected_rows) == (1, i)
         yield answer
-        client.delete_model(name)
+        client.delete_model(name, name)
 
 
 SWAPPED = [{"classes": ["cat", "dog"]}, {"classes": ["dog", "cat"]}]
@@ -320,7 +320,7 @@ def test_observe_asks_for_the_classes_if_only_the_server_can_know_them(client):
             assert client.observe("asked", CAT, i).accepted_rows == 1
             answer = client.calibration("asked")
             assert answer.scores.accuracy == 1 and answer.rejected_rows == 0
-            client.delete_model("asked")
+            client.delete_model("asked", "asked")
 
 
 def test_observe_uses_the_order_of_features_of_a_model_that_was_created_again(client, monkeypatch):
@@ -337,7 +337,7 @@ def test_observe_uses_the_order_of_features_of_a_model_that_was_created_again(cl
         client.create_model("features-again", forecast="normal", features=features)
         client.observe("features-again", forecast=[0, 1], outcome=1,
                        features=pd.Series([1.0, 70.0], ["a", "b"]))
-        client.delete_model("features-again")
+        client.delete_model("features-again", "features-again")
     assert sent == [[1, 70], [70, 1]]
 
 
@@ -629,7 +629,7 @@ def stream_of(client, model, method, **arguments):
 # The calls with arguments that fit, to which each argument of the signature is added.
 CALLS = {
     "create_model": {"classes": 3}, "get_model": {}, "update_model": {"description": "new"},
-    "delete_model": {"model": "absent"}, "stream": {},
+    "delete_model": {"model": "absent", "confirm": "absent"}, "stream": {},
     "observe": {"probabilities": [0.2, 0.3, 0.5], "label": 1}, "label": {"ids": ["a"], "labels": [0]},
     "calibration": {}, "watch": {}, "history": {}, "verdicts": {}, "acknowledge_alarm": {"alarm_id": 1},
     "run_test": {}, "evaluate": {}, "estimate": {}, "compare": {"baseline": "absent"},

@@ -64,7 +64,7 @@ def test_model_is_declared_changed_listed_and_deleted(client):
         "description", "monitoring.error_limit", "monitoring.stale_after"}
     assert client.get_model("fraud@2").monitoring.stale_after.seconds == 3 * 3600
     assert "models/fraud/versions/2" in [model.name for model in client.list_models()]
-    client.delete_model("fraud@2")
+    client.delete_model("fraud@2", confirm="fraud@2")
     with pytest.raises(calibd.NotFound) as raised:
         client.get_model("fraud@2")
     assert raised.value.reason == "MODEL_NOT_FOUND"

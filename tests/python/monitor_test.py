@@ -195,7 +195,7 @@ def test_a_monitor_continues_after_the_model_was_created_again(client, server):
     monitor = calibd.Monitor("again", server.grpc)
     observe_all(monitor, predictions, labels)
     monitor.flush(60)
-    client.delete_model("again")
+    client.delete_model("again", confirm="again")
     client.create_model("again", ["a", "b"])
     monitor.observe([0.1, 0.9], "b")
     monitor.flush(60)

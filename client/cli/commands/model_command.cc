@@ -1,5 +1,9 @@
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <iostream>
 #include <utility>
 #include <vector>
 
@@ -16,6 +20,9 @@
 
 namespace calibd::cli {
 namespace {
+
+// Time between two looks for Ctrl-C.
+constexpr int kStopCheckMs = 100;
 
 struct ModelOptions {
   // The fields that options set directly. 0: chosen by the server.
@@ -229,10 +236,38 @@ absl::StatusOr<ExitCode> Show(const Context& context, const std::string& name) {
   return PrintModel(context, client->GetModel(ModelArgument(name)));
 }
 
-absl::StatusOr<ExitCode> Delete(const Context& context, const std::string& name) {
+struct DeleteOptions {
+  std::string name;
+  std::string confirm;
+};
+
+// Returns the name that the user types again, without spaces around it. Errors: a usage fault if
+// standard input is no terminal; Cancelled after Ctrl-C.
+absl::StatusOr<std::string> AskForName(const Context& context, const std::string& name) {
+  if (isatty(STDIN_FILENO) == 0) {
+    return UsageFault(absl::StrCat(
+        "a model cannot be restored after its deletion: confirm it with --confirm ", name));
+  }
+  std::cerr << name << " cannot be restored after its deletion. Type its name again to delete it: "
+            << std::flush;
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  while (!context.stop.stop_requested()) {
+    if (poll(&input, 1, kStopCheckMs) <= 0) continue;
+    std::string line;
+    std::getline(std::cin, line);
+    return std::string(absl::StripAsciiWhitespace(line));
+  }
+  return absl::CancelledError("the model was not deleted");
+}
+
+absl::StatusOr<ExitCode> Delete(const Context& context, const DeleteOptions& options) {
+  std::string confirmation = options.confirm;
+  if (confirmation.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(confirmation, AskForName(context, options.name));
+  }
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
-  const std::string model = ModelArgument(name);
-  CALIBD_RETURN_IF_ERROR(client->DeleteModel(model));
+  const std::string model = ModelArgument(options.name);
+  CALIBD_RETURN_IF_ERROR(client->DeleteModel(model, ModelArgument(confirmation)));
   if (context.json()) {
     DeletedModel deletion;
     deletion.set_deleted(model);
@@ -500,7 +535,12 @@ void AddModelCommand(CLI::App& app, Context& context) {
     command->add_option("MODEL", *argument, "name, or NAME@VERSION")->required();
   };
   add("show", "Show the settings of a model", Show);
-  add("delete", "Delete a model and all its data", Delete);
+  const auto [deletion, options] =
+      AddCommand(*model, context, "delete", "Delete a model and all its data", Delete);
+  deletion->add_option("MODEL", options->name, "name, or NAME@VERSION")->required();
+  deletion->add_option("--confirm", options->confirm,
+                       "the name again, because a model cannot be restored after its deletion; "
+                       "without it, the command asks for the name on a terminal");
 }
 
 }  // namespace calibd::cli

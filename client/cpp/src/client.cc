@@ -315,9 +315,10 @@ absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {
   return models;
 }
 
-absl::Status Client::DeleteModel(std::string_view name) {
+absl::Status Client::DeleteModel(std::string_view name, std::string_view confirmation) {
   v1::DeleteModelRequest request;
   request.set_name(std::string(name));
+  request.set_confirmation(std::string(confirmation));
   return impl_->Retry(impl_->options.call_timeout, impl_->options.stop,
                       [&](grpc::ClientContext& context, int attempt) {
                         v1::DeleteModelResponse response;

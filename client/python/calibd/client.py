@@ -209,10 +209,11 @@ class Client:
                 assign(request.model, path, value)
         return self._transport.unary("ModelService/UpdateModel", request, models.UpdateModelResponse)
 
-    def delete_model(self, model: str) -> None:
-        """Deletes a model with all its data."""
+    def delete_model(self, model: str, confirm: str) -> None:
+        """Deletes a model with all its data. confirm: its name again, as this cannot be undone."""
         self._transport.unary("ModelService/DeleteModel",
-                              models.DeleteModelRequest(name=model_name(model)),
+                              models.DeleteModelRequest(name=model_name(model),
+                                                        confirmation=model_name(confirm, "confirm")),
                               models.DeleteModelResponse)
 
     # --- predictions ---

@@ -179,8 +179,14 @@ TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
   EXPECT_EQ(invalid->exit_code(), 1);
   EXPECT_THAT(invalid->error(), HasSubstr("the escaped form of \"My pets\" is x--My-20pets\n"));
   RunJson({"model", "create", "x--My-20pets@2", "--classes", "3"});
-  RunJson({"model", "delete", "x--My-20pets@2"});
-  RunJson({"model", "delete", "pets@2"});
+  RunJson({"model", "delete", "x--My-20pets@2", "--confirm", "x--My-20pets@2"});
+  const auto unconfirmed = Run({"model", "delete", "pets@2"});
+  EXPECT_EQ(unconfirmed->exit_code(), 2);
+  EXPECT_THAT(unconfirmed->error(), HasSubstr("confirm it with --confirm pets@2"));
+  const auto other = Run({"model", "delete", "pets@2", "--confirm", "pets@1"});
+  EXPECT_EQ(other->exit_code(), 1);
+  EXPECT_THAT(other->error(), HasSubstr("expected the name models/pets/versions/2 again"));
+  RunJson({"model", "delete", "pets@2", "--confirm", "pets@2"});
   const auto gone = Run({"show", "pets@2"});
   EXPECT_EQ(gone->exit_code(), 1);
   EXPECT_THAT(gone->error(), HasSubstr("not found"));

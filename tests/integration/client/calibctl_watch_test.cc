@@ -151,7 +151,7 @@ TEST_F(CalibctlWatchTest, DrawsAScreenOnATerminal) {
 TEST_F(CalibctlWatchTest, EndsWithAnErrorWhenTheModelIsDeleted) {
   const auto watch = Run({"watch", "m"});
   ASSERT_TRUE(Prints(*watch, "m UNDECIDED, INSUFFICIENT_DATA"));
-  ASSERT_TRUE(client_->DeleteModel("models/m").ok());
+  ASSERT_TRUE(client_->DeleteModel("models/m", "models/m").ok());
   EXPECT_EQ(watch->exit_code(), 1);
   EXPECT_THAT(watch->error(), HasSubstr("not found: "));
   const auto unknown = Run({"watch", "other"});

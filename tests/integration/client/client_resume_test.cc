@@ -234,7 +234,7 @@ TEST_F(ClientResumeTest, DeletedModelEndsItsStreams) {
   CreateModel(*direct_, "gone");
   auto stream = direct_->OpenStream(client::ModelName("gone"));
   ASSERT_TRUE(stream.ok()) << stream.status();
-  ASSERT_TRUE(direct_->DeleteModel(client::ModelName("gone")).ok());
+  ASSERT_TRUE(direct_->DeleteModel(client::ModelName("gone"), client::ModelName("gone")).ok());
   const PredictionSet set = Draw(10, 6);
   (void)(*stream)->Send(PredictionKind::kProbabilities, set.probabilities, set.labels);
   EXPECT_TRUE(absl::IsNotFound((*stream)->Finish().status()));

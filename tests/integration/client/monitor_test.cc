@@ -241,7 +241,7 @@ TEST(MonitorTest, DropsWhatMayBeCountedWhenTheModelIsCreatedAgain) {
   EXPECT_TRUE(monitor->Flush(minutes(1)).ok());
   const auto client = server.Connect();
   ASSERT_NE(client, nullptr);
-  ASSERT_TRUE(client->DeleteModel(ModelName("m")).ok());
+  ASSERT_TRUE(client->DeleteModel(ModelName("m"), ModelName("m")).ok());
   EXPECT_TRUE(ObserveOne(*monitor));
   EXPECT_TRUE(WaitFor([&] { return absl::IsNotFound(monitor->status()); }));
   server.CreateModel("m");

@@ -278,6 +278,11 @@ TEST_F(ApiTest, ServesAModelFromItsCreationToItsDeletion) {
 
   v1::DeleteModelRequest remove;
   remove.set_name("models/m");
+  for (const char* const other : {"", "models/M", "m"}) {
+    remove.set_confirmation(other);
+    EXPECT_TRUE(absl::IsInvalidArgument(Call(server::kDeleteModel, remove)->Await())) << other;
+  }
+  remove.set_confirmation("models/m");
   EXPECT_TRUE(Call(server::kDeleteModel, remove)->Await().ok());
   EXPECT_TRUE(absl::IsNotFound(watching->Await()));
   EXPECT_TRUE(absl::IsNotFound(Call(server::kGetCalibration, get)->Await()));

@@ -88,6 +88,7 @@ std::map<std::string, std::string> Requests() {
   get.set_name(kGuardModel);
   v1::DeleteModelRequest remove;
   remove.set_name(kDeleted);
+  remove.set_confirmation(kDeleted);
   v1::ObserveRequest observe;
   observe.set_model(kGuardModel);
   *observe.mutable_observations() = ToProto(Draw(200, kGuardClasses).view());

@@ -55,6 +55,7 @@ grpc::Status ServiceClient::Delete(const std::string& name) {
   CallContext context;
   v1::DeleteModelRequest request;
   request.set_name(name);
+  request.set_confirmation(name);
   v1::DeleteModelResponse response;
   return models->DeleteModel(&context, request, &response);
 }

@@ -390,7 +390,7 @@ TEST_F(RestartTest, DeletedModelsStayDeleted) {
   Start();
   ASSERT_TRUE(client_->CreateModel(Declared("models/gone")).ok());
   Send("models/gone", Draw(5000, 1), 500);
-  ASSERT_TRUE(client_->DeleteModel("models/gone").ok());
+  ASSERT_TRUE(client_->DeleteModel("models/gone", "models/gone").ok());
   ASSERT_TRUE(client_->CreateModel(Declared("models/gone")).ok());
   Send("models/gone", Draw(7, 2), 7);
   server_->Kill();

@@ -96,8 +96,10 @@ class Client {
   // an earlier attempt was cut off, the answer may show no change.
   [[nodiscard]] absl::StatusOr<v1::UpdateModelResponse> UpdateModel(
       const v1::UpdateModelRequest& request);
-  // When an earlier attempt was cut off, NOT_FOUND of a later one counts as done.
-  [[nodiscard]] absl::Status DeleteModel(std::string_view name);
+  // Deletes a model with all its state. confirmation: the name again, because a deletion cannot be
+  // undone. When an earlier attempt was cut off, NOT_FOUND of a later one counts as done. Errors:
+  // InvalidArgument if the confirmation differs from the name; those of the call.
+  [[nodiscard]] absl::Status DeleteModel(std::string_view name, std::string_view confirmation);
 
   // The running estimates.
   [[nodiscard]] absl::StatusOr<v1::GetCalibrationResponse> GetCalibration(std::string_view name);
