@@ -16,6 +16,7 @@
 #include "server/process/options.h"
 #include "server/process/ready_file.h"
 #include "server/process/shutdown_signal.h"
+#include "server/restore.h"
 #include "server/server.h"
 
 namespace {
@@ -81,6 +82,9 @@ int main(int argc, char** argv) {
     const auto parsed = calibd::server::ParseOptions(argc, argv);
     if (const auto* exit = std::get_if<Exit>(&parsed)) return exit->code;
     const auto& invocation = std::get<Invocation>(parsed);
+    if (invocation.command == Command::kRestore) {
+      return calibd::server::RunRestore(invocation.restore);
+    }
     return invocation.command == Command::kHealthcheck
                ? calibd::server::RunHealthcheck(invocation.options.listen,
                                                 calibd::server::TlsFilesOf(invocation.options))

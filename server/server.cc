@@ -5,6 +5,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -15,6 +17,7 @@
 #include "server/api/api.h"
 #include "server/api/guard.h"
 #include "server/api/health.h"
+#include "server/archive/archiver.h"
 #include "server/compute/window_jobs.h"
 #include "server/executor/thread_pool.h"
 #include "server/executor/usable_cpus.h"
@@ -51,6 +54,18 @@ constexpr int kComputeNiceness = 10;
 constexpr std::chrono::seconds kCheckFilesInterval{2};
 // Giving memory back takes milliseconds, and an excess may go on.
 constexpr std::chrono::seconds kReturnMemoryInterval{10};
+
+// Returns null without an archive.
+std::unique_ptr<Archiver> MakeArchiver(const Options& options, CommitQueue& commits) {
+  if (options.archive_command.empty()) return nullptr;
+  const std::filesystem::path folder = std::filesystem::absolute(options.data_dir) / "archive";
+  // The rest of the disk is for models.
+  return std::make_unique<Archiver>(
+      Archiver::Settings{.command = options.archive_command,
+                         .folder = folder.string(),
+                         .most_waiting_bytes = options.disk_bytes / 4},
+      commits);
+}
 
 // option: 0 means one thread per CPU that this process may use.
 std::size_t ThreadCount(std::int64_t option) {
@@ -91,6 +106,7 @@ struct Server::Parts {
                       absl::StrCat("the store failed, calibd acknowledges nothing more: ",
                                    status.message())));
                 }),
+        archiver(MakeArchiver(options, commits)),
         compute_threads(ThreadCount(options.compute_threads)),
         computers("calibd-compute", compute_threads, kComputeNiceness),
         small_computers("calibd-small", 1, kComputeNiceness),
@@ -132,6 +148,7 @@ struct Server::Parts {
                  .relay = relay_statistics,
                  .tls = tls.get(),
                  .commits = commits,
+                 .archiver = archiver.get(),
                  .access = *access,
                  .audit = *audit,
                  .call_memory = call_memory,
@@ -158,6 +175,7 @@ struct Server::Parts {
     // Submitted batches are settled, and the writes that this posts are done.
     commits.Flush();
     writers.Stop();
+    if (archiver != nullptr) archiver->Stop(std::chrono::steady_clock::now());
     commits.Stop();
   }
   Parts(const Parts&) = delete;
@@ -179,6 +197,7 @@ struct Server::Parts {
         clock.Begin(recovery.elapsed);
         commits.CheckRoomAtStart();
         WarnOfSmallDisk();
+        if (archiver != nullptr) CALIBD_RETURN_IF_ERROR(archiver->Start(store));
         // From here on, calls write to the store.
         registry.FinishRestoring();
         due_work = std::make_unique<DueWork>(registry, ingestor, commits, [this] {
@@ -293,6 +312,8 @@ struct Server::Parts {
   // The threads of `commits` report damage to it.
   Health health;
   CommitQueue commits;
+  // Null without an archive.
+  const std::unique_ptr<Archiver> archiver;
   std::size_t compute_threads;
   ThreadPool computers;
   // Runs the small jobs.
@@ -385,6 +406,7 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
                                                 deadline + (deadline - begin) / 6);
     parts_->WarnOfUnstored(unstored);
   }
+  if (parts_->archiver != nullptr) parts_->archiver->Stop(deadline + (deadline - begin) / 4);
 }
 
 }  // namespace calibd::server

@@ -147,6 +147,31 @@ constexpr FamilyRow<AuditLog::Statistics> kAuditRows[] = {
      }},
 };
 
+constexpr FamilyRow<Archiver::Statistics> kArchiveRows[] = {
+    {"calibd_archive_lag_seconds", Gauge,
+     "Time since which changes of the store may be missing in the archive, in seconds. Until the "
+     "first base is in the archive, the time since the start. Only with --archive-command.",
+     [](auto& archive, auto& out) { out.Add(archive.lag_seconds); }},
+    {"calibd_archive_waiting_bytes", Gauge,
+     "Number of bytes of the log that are not in the archive. A quarter of --disk-bytes is the "
+     "limit. Only with --archive-command.",
+     [](auto& archive, auto& out) { out.Add(archive.waiting_bytes); }},
+    {"calibd_archive_commands_total", Counter,
+     "Number of times that --archive-command ended, by result. Only with --archive-command.",
+     [](auto& archive, auto& out) {
+       out.Add(archive.handed_over, {{"result", "handed_over"}});
+       out.Add(archive.failed, {{"result", "failed"}});
+     }},
+    {"calibd_archive_gaps_total", Counter,
+     "Number of times that batches waited too long for the archive and were given up. A new base "
+     "follows each time. Only with --archive-command.",
+     [](auto& archive, auto& out) { out.Add(archive.gaps); }},
+    {"calibd_archive_base_timestamp_seconds", Gauge,
+     "Time of the newest base in the archive, in seconds since 1970; 0 without one. Only with "
+     "--archive-command.",
+     [](auto& archive, auto& out) { out.Add(archive.base_time_s); }},
+};
+
 constexpr FamilyRow<WindowJobs::Counts> kJobRows[] = {
     {"calibd_jobs_running", Gauge, "Number of running tests and evaluations.",
      [](auto& jobs, auto& out) { out.Add(jobs.running); }},
@@ -240,6 +265,8 @@ std::vector<MetricFamily> Metrics::Collect() const {
   Families(kServerRows, scrape).Add(sources_);
   Families(kAccessRows, scrape).Add(sources_.access.statistics());
   Families(kAuditRows, scrape).Add(sources_.audit.statistics());
+  Families archive(kArchiveRows, scrape);
+  if (sources_.archiver != nullptr) archive.Add(sources_.archiver->statistics());
   Families(kJobRows, scrape).Add(sources_.jobs.counts());
   Families(kCommitRows, scrape).Add(sources_.commits.statistics());
   Families methods(kCallRows, scrape);

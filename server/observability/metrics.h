@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/access/access_control.h"
+#include "server/archive/archiver.h"
 #include "server/compute/window_jobs.h"
 #include "server/ingest/commit_queue.h"
 #include "server/ingest/ingestor.h"
@@ -42,6 +43,8 @@ class Metrics {
     // Null without encryption.
     const TlsServer* tls = nullptr;
     const CommitQueue& commits;
+    // Null without an archive.
+    const Archiver* archiver = nullptr;
     const AccessControl& access;
     const AuditLog& audit;
     const ByteBudget& call_memory;

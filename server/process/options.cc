@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "server/access/access_control.h"
+#include "server/archive/archive_command.h"
 #include "server/base/errors.h"
 #include "server/base/listen_address.h"
 #include "server/http/http_hosts.h"
@@ -133,6 +134,10 @@ void AddProcessOptions(CLI::App& app, Options& options) {
       ->check([](const std::string& folder) {
         return folder.empty() ? "the value is empty, expected the folder of the store" : "";
       });
+  AddOption(app, "archive-command", options.archive_command,
+            "Shell command that copies a file to an archive from which `calibd restore` makes the "
+            "store again after its disk is lost. %p is the path of the file and %f its name in the "
+            "archive: rclone copyto %p remote:calibd/%f");
   AddOption(app, "ready-file", options.ready_file,
             "File to which calibd writes {\"grpc\": ADDRESS, \"http\": ADDRESS, \"pid\": PID} once "
             "it serves");
@@ -407,6 +412,15 @@ void CheckShares(const CLI::App& app, const Options& options) {
   }
 }
 
+// Throws CLI::ValidationError.
+void CheckArchive(const Options& options) {
+  if (options.archive_command.empty()) return;
+  const absl::Status status = CheckArchiveCommand(
+      options.archive_command, std::filesystem::absolute(options.data_dir).string());
+  // The message begins with the flag.
+  if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
+}
+
 }  // namespace
 
 TlsFiles TlsFilesOf(const Options& options) {
@@ -433,6 +447,19 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
       "Check the health of the calibd that listens on --listen on this machine; exit 0 or 1");
   healthcheck->fallthrough();
   healthcheck->footer("Exit codes: 0 healthy, 1 not healthy, 2 for wrong usage.");
+  CLI::App* restore = app.add_subcommand(
+      "restore",
+      "Make a store in a new folder from the files of an archive: see --archive-command");
+  RestoreArguments& from = invocation.restore;
+  restore->add_option("archive", from.archive, "Folder with the files that calibd handed over")
+      ->required();
+  restore->add_option("folder", from.folder, "Empty or new folder, the next --data-dir")
+      ->required();
+  restore->add_option(
+      "--store-id", from.store_id,
+      "Id of the store to restore, as the names of its files have it; needed if the "
+      "folder has files of several stores");
+  restore->footer("Exit codes: 0 restored, 1 not restored, 2 for wrong usage.");
   CLI::App* openapi =
       app.add_subcommand("openapi", "Print the OpenAPI description of the HTTP API and exit");
   app.require_subcommand(0, 1);
@@ -442,6 +469,10 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
     Options& options = invocation.options;
     if (!options.config.empty()) ApplyFile(app, options.config);
     if (healthcheck->parsed()) invocation.command = Command::kHealthcheck;
+    if (restore->parsed()) {
+      invocation.command = Command::kRestore;
+      return invocation;
+    }
     CheckTls(app, options);
     const bool allow_remote = options.insecure_allow_remote || IsProtected(options) ||
                               invocation.command == Command::kHealthcheck;
@@ -453,6 +484,7 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
     if (invocation.command == Command::kServe) {
       CheckAddressesDiffer(options);
       CheckShares(app, options);
+      CheckArchive(options);
     }
     if (openapi->parsed()) {
       std::cout << OpenApiText();

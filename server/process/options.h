@@ -35,6 +35,8 @@ struct Options {
   bool reflection = false;
   std::string ready_file;
   std::string data_dir = "calibd-data";
+  // Empty: no archive.
+  std::string archive_command;
 
   std::int64_t max_message_bytes = std::int64_t{1} << 20;
   std::int64_t call_memory_bytes = std::int64_t{256} << 20;
@@ -72,11 +74,20 @@ struct Options {
 // The files of TLS. Requires that options.tls_certificate is set.
 [[nodiscard]] TlsFiles TlsFilesOf(const Options& options);
 
-enum class Command { kServe, kHealthcheck };
+enum class Command { kServe, kHealthcheck, kRestore };
+
+// The arguments of `calibd restore`.
+struct RestoreArguments {
+  std::string archive;
+  std::string folder;
+  // Empty if the archive has the files of one store.
+  std::string store_id;
+};
 
 struct Invocation {
   Command command = Command::kServe;
   Options options;
+  RestoreArguments restore;
 };
 
 // The process must exit with this code; all messages are already printed.

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "calibd/store/v1/archive.pb.h"
 #include "server/store/catalog.h"
 #include "server/store/log.h"
 
@@ -28,6 +29,16 @@ class StoreCopy {
   // Returns the number of bytes read, which is less than the size of the chunk only at the end.
   [[nodiscard]] virtual absl::StatusOr<std::size_t> Read(std::uint64_t offset,
                                                          std::span<char> chunk) const = 0;
+};
+
+// A file that was made for an archive.
+struct ArchiveFile {
+  std::string path;
+  // Its name in the archive.
+  std::string name;
+  // The checksum of its content, which is a part of the name.
+  std::string checksum;
+  std::int64_t bytes = 0;
 };
 
 // Receives the contents of a store, in the order of the functions here.
@@ -61,6 +72,24 @@ class StoreView {
   // the reading.
   [[nodiscard]] virtual absl::Status Verify(StoreContents& contents,
                                             const OnProgress& progress) const = 0;
+
+  // The next batch and the next model of the store would get ids that are not below these.
+  struct End {
+    std::int64_t log_id = 0;
+    std::int64_t model_id = 0;
+  };
+  [[nodiscard]] virtual absl::StatusOr<End> end() const = 0;
+  // Makes a copy from which a store can be restored, as the base of an archive. folder: gets the
+  // file, and has no other base. Errors: also Cancelled.
+  [[nodiscard]] virtual absl::StatusOr<ArchiveFile> WriteArchiveBase(
+      std::int64_t number, const std::string& folder, const OnProgress& progress) const = 0;
+  // Makes a log file for an archive: batches and models from those on that the header names, as far
+  // as one file of the log holds them. header: has version, number, previous, base_numbers,
+  // time_us, first_log_id and first_model_id, and gets the other fields; time_us becomes 0 if the
+  // store has more batches. folder: gets the file, and has no other log file. Errors: also
+  // FailedPrecondition if the store no longer has all of them.
+  [[nodiscard]] virtual absl::StatusOr<ArchiveFile> WriteArchiveLog(
+      store::v1::ArchiveHeader& header, const std::string& folder) const = 0;
 };
 
 // Functions for the operator of a store, and its own upkeep. Errors: see Store.
@@ -82,6 +111,12 @@ class StoreMaintenance {
   // later.
   [[nodiscard]] virtual absl::StatusOr<bool> Maintain(bool refused) = 0;
 
+  // Keeps all batches from this id on, even if they are not needed, until another call. The default
+  // is to keep none.
+  virtual void KeepLog(std::int64_t from_log_id) = 0;
+  // 16 bytes: the id of the store, which no other store has.
+  [[nodiscard]] virtual std::string id() const = 0;
+
   // Errors: ResourceExhausted if there is no room for this many bytes.
   [[nodiscard]] virtual absl::Status CheckRoom(std::uint64_t bytes) const = 0;
   // Number of bytes that the log can accept if there is no other room. Known after ReadLog.
@@ -93,6 +128,8 @@ class StoreMaintenance {
     // Number of bytes in use.
     std::int64_t log_bytes = 0;
     std::int64_t catalog_bytes = 0;
+    // Number of bytes that were appended to the log since the store was opened.
+    std::int64_t appended_log_bytes = 0;
   };
   // May be called on any thread. Known after ReadLog.
   [[nodiscard]] virtual Sizes sizes() const = 0;

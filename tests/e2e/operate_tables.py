@@ -16,6 +16,8 @@ PAGE = ROOT / "docs/operate.md"
 SETTING = re.compile(r"^  --([a-z-]+)(?: (.*?))?(?: \(Env:\w+\))?\n {10,}(\S.*)$", re.M)
 # Parts of a histogram, and the labels that every series of a model has.
 PART = re.compile(r"_(?:bucket|sum|count)$")
+# Settings without which some metrics do not exist.
+ARGUMENTS = ("--archive-command", "true %p %f")
 OF_MODELS = {"model", "version"}
 
 
@@ -68,7 +70,7 @@ def main(calibd, calibctl):
     sys.path.insert(0, str(ROOT / "tests/support"))
     from json_server import JsonServer
     from metric_models import MetricModels
-    with JsonServer(calibd) as server:
+    with JsonServer(calibd, *ARGUMENTS) as server:
         MetricModels(server).declare_and_stream()
         # Calls of gRPC have metrics too.
         subprocess.run([calibctl, "--server", server.grpc, "list"], stdin=subprocess.DEVNULL,

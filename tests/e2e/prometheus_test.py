@@ -37,6 +37,7 @@ NO_DATA = {
     "CalibdStoreDamaged": ("calibd_store_damaged", "the disk is not damaged"),
     "CalibdQueueFull": ("calibd_ingest_waiting_batches", "batches are counted as fast as they come"),
     "CalibdSeriesDropped": ("increase(calibd_series_dropped_total[15m])", "all series fit"),
+    "CalibdArchiveBehind": ("calibd_archive_lag_seconds", "the archive keeps up"),
     "CalibdCertificateExpires": ("calibd_build_info", "the server has no TLS"),
     "Streams and connections B": ('rate(calibd_connections_closed_total[1m])', "no connection is closed"),
 }
@@ -52,7 +53,7 @@ def replace_variables(expression, model):
 class PrometheusTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = cls.enterClassContext(JsonServer(CALIBD))
+        cls.server = cls.enterClassContext(JsonServer(CALIBD, *operate_tables.ARGUMENTS))
         cls.models = MetricModels(cls.server)
         cls.models.declare_and_stream()
         folder = cls.enterClassContext(tempfile.TemporaryDirectory())

@@ -108,14 +108,15 @@ SERVER_ROOMS = {
     "store": (),
     "store/local": ("base", "store"),
     "ingest": ("base", "executor", "model", "rows", "kinds", "state", "store"),
+    "archive": ("ingest", "store"),
     "compute": ("base", "executor", "rows", "state"),
     "net": ("base",),
     "answers": ("base", "model", "rows", "watch", "kinds", "state"),
     "api": ("access", "base", "executor", "model", "rows", "kinds", "state", "ingest", "compute", "answers"),
     "intake": ("access", "base", "model", "kinds", "ingest", "answers", "api"),
-    "observability": ("access", "base", "watch", "kinds", "state", "ingest", "compute", "net", "answers"),
+    "observability": ("access", "base", "watch", "kinds", "state", "ingest", "archive", "compute", "net", "answers"),
     "http": ("access", "base", "executor", "net", "api", "intake", "observability"),
-    "process": ("access", "base", "state", "net", "http"),
+    "process": ("access", "archive", "base", "state", "net", "http"),
     "rpc": ("access", "base", "kinds", "net", "answers", "api", "observability", "process"),
 }
 # Rooms that only compute: they have no log and no network.
@@ -128,8 +129,8 @@ GRPC_ROOMS = ("rpc", "process")
 LOCAL_STORE = "server/store/local/"
 # Files that open a store in a folder, and tests of it.
 KNOWS_LOCAL_STORE = re.compile(
-    LOCAL_STORE + r"|server/server\.cc$|tests/integration/(store|engine)/|tests/support/sealed_database\."
-    r"|tests/unit/server/(log_compaction|log_files|store\w*|wal_check)_test\.cc$"
+    LOCAL_STORE + r"|server/(server|restore)\.(cc|h)$|tests/integration/(store|engine)/|tests/support/sealed_database\."
+    r"|tests/unit/server/(archive|log_compaction|log_files|store\w*|wal_check)_test\.cc$"
     r"|tests/unit/server/log_compaction_fixture\.h$"
     r"|tests/fuzz/log_fuzzer\.cc$|tests/benchmark/ingest_benchmark\.cc$")
 # Words for details of the local store, which the interface hides.

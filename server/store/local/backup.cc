@@ -114,22 +114,21 @@ class LocalCopy final : public StoreCopy {
 
 absl::StatusOr<std::unique_ptr<StoreCopy>> LocalView::Copy(const OnProgress& progress) const {
   const std::string path = CopyPath(folder_);
-  absl::StatusOr<std::unique_ptr<StoreCopy>> copy = MakeCopy(path, progress);
+  absl::Status status = MakeCopy(path, progress);
+  absl::StatusOr<File> file = status.ok() ? File::Open(path, O_RDONLY | O_CLOEXEC, "send a backup")
+                                          : absl::StatusOr<File>(std::move(status));
   // A file without a name disappears with its last user or the process.
   std::error_code error;
   std::filesystem::remove(path, error);
-  return copy;
+  if (!file.ok()) return file.status();
+  return std::make_unique<LocalCopy>(*std::move(file));
 }
 
-absl::StatusOr<std::unique_ptr<StoreCopy>> LocalView::MakeCopy(const std::string& path,
-                                                               const OnProgress& progress) const {
+absl::Status LocalView::MakeCopy(const std::string& path, const OnProgress& progress) const {
   CALIBD_RETURN_IF_ERROR(begun_);
   CALIBD_RETURN_IF_ERROR(
       CopyDatabase(database_, path, [&](double done) { return progress(done / 2); }));
-  CALIBD_RETURN_IF_ERROR(
-      AddLog(extents_, path, [&](double done) { return progress(0.5 + done / 2); }));
-  CALIBD_ASSIGN_OR_RETURN(File file, File::Open(path, O_RDONLY | O_CLOEXEC, "send a backup"));
-  return std::make_unique<LocalCopy>(std::move(file));
+  return AddLog(extents_, path, [&](double done) { return progress(0.5 + done / 2); });
 }
 
 void RemoveUnfinishedCopy(const std::string& folder) {

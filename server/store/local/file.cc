@@ -118,6 +118,12 @@ absl::Status File::CheckInPlace() const {
              : DamageError(path_, "was removed or replaced while calibd ran", kPutFileBack);
 }
 
+absl::StatusOr<std::int64_t> FileSize(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return FileError(path, "read", errno);
+  return static_cast<std::int64_t>(status.st_size);
+}
+
 iovec Piece(const void* data, std::size_t size) {
   // The memory is only read.
   return {.iov_base = const_cast<void*>(data), .iov_len = size};

@@ -63,6 +63,9 @@ class File {
   std::string path_;
 };
 
+// Returns the size of the file in bytes. Errors: FileError.
+[[nodiscard]] absl::StatusOr<std::int64_t> FileSize(const std::string& path);
+
 // A piece of memory for File::Write.
 [[nodiscard]] iovec Piece(const void* data, std::size_t size);
 

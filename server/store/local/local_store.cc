@@ -425,7 +425,7 @@ absl::Status LocalStore::CheckRoom(std::uint64_t bytes) const {
 }
 
 StoreMaintenance::Sizes LocalStore::sizes() const {
-  Sizes sizes{.log_bytes = log_->written_bytes()};
+  Sizes sizes{.log_bytes = log_->written_bytes(), .appended_log_bytes = log_->total_bytes()};
   for (const char* suffix : {"", "-wal"}) {
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(path_ + suffix, error);

@@ -84,6 +84,8 @@ class LocalStore final : public Store {
   [[nodiscard]] absl::StatusOr<std::unique_ptr<StoreView>> OpenView() override;
   // Checkpoints if the write-ahead log is long or the disk is full, then retires.
   [[nodiscard]] absl::StatusOr<bool> Maintain(bool refused) override;
+  void KeepLog(std::int64_t from_log_id) override { log_->KeepFrom(from_log_id); }
+  [[nodiscard]] std::string id() const override { return std::string(state_.id.view()); }
   [[nodiscard]] absl::Status CheckRoom(std::uint64_t bytes) const override;
   [[nodiscard]] std::uint64_t log_room() const override { return log_->room(); }
   [[nodiscard]] absl::Status CheckInPlace() const override;

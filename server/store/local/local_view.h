@@ -33,10 +33,15 @@ class LocalView final : public StoreView {
   // Memory: O(1) rows.
   [[nodiscard]] absl::Status Verify(StoreContents& contents,
                                     const OnProgress& progress) const override;
+  [[nodiscard]] absl::StatusOr<End> end() const override;
+  [[nodiscard]] absl::StatusOr<ArchiveFile> WriteArchiveBase(
+      std::int64_t number, const std::string& folder, const OnProgress& progress) const override;
+  [[nodiscard]] absl::StatusOr<ArchiveFile> WriteArchiveLog(
+      store::v1::ArchiveHeader& header, const std::string& folder) const override;
 
  private:
-  [[nodiscard]] absl::StatusOr<std::unique_ptr<StoreCopy>> MakeCopy(
-      const std::string& path, const OnProgress& progress) const;
+  // Makes a complete copy in a new file.
+  [[nodiscard]] absl::Status MakeCopy(const std::string& path, const OnProgress& progress) const;
 
   LocalStore& store_;
   const std::string folder_;

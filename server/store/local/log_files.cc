@@ -182,6 +182,7 @@ absl::Status LogFiles::Commit() {
   CALIBD_RETURN_IF_ERROR(segments_.back().Sync());
   next_log_id_ = segments_.back().end_log_id();
   appended_bytes_ += frame_.bytes();
+  total_bytes_ += static_cast<std::int64_t>(frame_.bytes());
   SumWritten();
   Rollback();
   return absl::OkStatus();
@@ -244,13 +245,20 @@ void LogFiles::Release() {
   }
 }
 
+std::size_t LogFiles::retirable() const noexcept {
+  std::size_t count = 0;
+  while (count + 1 < segments_.size() && segments_[count].end_log_id() <= keep_from_) ++count;
+  return count;
+}
+
 bool LogFiles::RetirementDue() const noexcept {
   if (holders_ > 0) return false;
   if (compaction_.has_value() || OldestIsUnneeded()) return true;
   if (segments_.size() <= kFewSegments) return false;
   std::uint64_t needed = 0;
   std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i + 1 < segments_.size(); ++i) {
+  const std::size_t retirable_segments = retirable();
+  for (std::size_t i = 0; i < retirable_segments; ++i) {
     needed += segments_[i].needed_bytes();
     bytes += segments_[i].size();
   }
@@ -258,8 +266,7 @@ bool LogFiles::RetirementDue() const noexcept {
 }
 
 bool LogFiles::OldestIsUnneeded() const noexcept {
-  return !compaction_.has_value() && segments_.size() > 1 &&
-         segments_.front().needed_batches() == 0;
+  return !compaction_.has_value() && retirable() > 0 && segments_.front().needed_batches() == 0;
 }
 
 std::pair<std::size_t, std::size_t> LogFiles::FindCompaction(
@@ -270,7 +277,8 @@ std::pair<std::size_t, std::size_t> LogFiles::FindCompaction(
   std::uint64_t needed = 0;
   std::uint64_t bytes = 0;
   std::size_t begin = 0;
-  for (std::size_t end = 1; end < segments_.size(); ++end) {
+  const std::size_t most = retirable();
+  for (std::size_t end = 1; end <= most; ++end) {
     needed += segments_[end - 1].needed_bytes();
     bytes += segments_[end - 1].size();
     for (; begin + 1 < end && (needed > most_needed || end - begin > kMostCompacted); ++begin) {
@@ -417,6 +425,7 @@ std::vector<LogFiles::Extent> LogFiles::extents() const {
     extents.push_back({.folder = folder_,
                        .store_id = mark_.id,
                        .first_log_id = segment.first_log_id(),
+                       .end_log_id = segment.end_log_id(),
                        .end = segment.end(),
                        .needed = segment.needed()});
   }

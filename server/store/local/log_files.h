@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -95,6 +96,8 @@ class LogFiles {
   [[nodiscard]] std::int64_t bytes() const noexcept;
   // Disk space that is in use, in bytes. Any thread; known after Read.
   [[nodiscard]] std::int64_t written_bytes() const noexcept { return written_bytes_; }
+  // Size of all frames that were written since Open, in bytes. Any thread.
+  [[nodiscard]] std::int64_t total_bytes() const noexcept { return total_bytes_; }
 
   // File::CheckInPlace for all files.
   [[nodiscard]] absl::Status CheckInPlace() const;
@@ -102,6 +105,8 @@ class LogFiles {
   // Marks committed batches as no longer needed. Ignores batches that are not in the files.
   void MarkUnneeded(std::span<const std::int64_t> log_ids);
 
+  // Batches from this id on are neither removed nor compacted, even if they are not needed.
+  void KeepFrom(std::int64_t log_id) noexcept { keep_from_ = log_id; }
   // True if the oldest segment can be removed, or others should be compacted: there are more than a
   // few, and less than half of their bytes are needed. Always false while the files are held.
   [[nodiscard]] bool RetirementDue() const noexcept;
@@ -123,6 +128,8 @@ class LogFiles {
     std::string folder;
     StoreId store_id;
     std::int64_t first_log_id = 0;
+    // Id with which the next segment begins or, in the newest one, the next frame.
+    std::int64_t end_log_id = 0;
     // Offset of their end in the file.
     std::uint64_t end = 0;
     // Whether each batch is needed, in the order of ids.
@@ -151,6 +158,8 @@ class LogFiles {
   [[nodiscard]] absl::Status CheckEnd();
   // Creates a new newest segment with room for a frame of this size.
   [[nodiscard]] absl::Status AddSegment(std::uint64_t frame_bytes);
+  // Number of the oldest segments that hold no batch that is kept; never the newest one.
+  [[nodiscard]] std::size_t retirable() const noexcept;
   // Updates written_bytes.
   void SumWritten() noexcept;
   // Index of the segment for this id.
@@ -191,6 +200,8 @@ class LogFiles {
   std::uint64_t appended_bytes_ = 0;
 
   std::atomic<std::int64_t> written_bytes_ = 0;
+  std::atomic<std::int64_t> total_bytes_ = 0;
+  std::int64_t keep_from_ = std::numeric_limits<std::int64_t>::max();
   int holders_ = 0;
   // Batches that became unneeded while the files were held.
   std::vector<std::int64_t> unneeded_later_;

@@ -183,9 +183,9 @@ TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
   const auto unconfirmed = Run({"model", "delete", "pets@2"});
   EXPECT_EQ(unconfirmed->exit_code(), 2);
   EXPECT_THAT(unconfirmed->error(), HasSubstr("confirm it with --confirm pets@2"));
-  const auto other = Run({"model", "delete", "pets@2", "--confirm", "pets@1"});
-  EXPECT_EQ(other->exit_code(), 1);
-  EXPECT_THAT(other->error(), HasSubstr("expected the name models/pets/versions/2 again"));
+  const auto wrong = Run({"model", "delete", "pets@2", "--confirm", "pets@1"});
+  EXPECT_EQ(wrong->exit_code(), 1);
+  EXPECT_THAT(wrong->error(), HasSubstr("expected the name models/pets/versions/2 again"));
   RunJson({"model", "delete", "pets@2", "--confirm", "pets@2"});
   const auto gone = Run({"show", "pets@2"});
   EXPECT_EQ(gone->exit_code(), 1);

@@ -1,0 +1,384 @@
+#include "server/store/local/archive_restore.h"
+
+#include <fcntl.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+#include <google/protobuf/util/delimited_message_util.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "calibd/core/status_macros.h"
+#include "calibd/store/v1/archive.pb.h"
+#include "server/base/errors.h"
+#include "server/store/local/archive_file.h"
+#include "server/store/local/database_state.h"
+#include "server/store/local/file.h"
+#include "server/store/local/open_store.h"
+#include "server/store/local/schema.h"
+#include "server/store/local/table.h"
+
+namespace calibd::server {
+namespace {
+
+namespace io = google::protobuf::io;
+
+// A file of the archive.
+struct ArchivedFile {
+  ArchiveName name;
+  std::string path;
+};
+
+// A log file whose checksum is right.
+struct ArchivedLog {
+  ArchivedFile file;
+  store::v1::ArchiveHeader header;
+};
+
+// Reads one message after another from a log file of an archive.
+class LogReader {
+ public:
+  static absl::StatusOr<std::unique_ptr<LogReader>> Open(const std::string& path) {
+    CALIBD_ASSIGN_OR_RETURN(File file, File::Open(path, O_RDONLY, "read"));
+    return std::unique_ptr<LogReader>(new LogReader(std::move(file)));
+  }
+  // Returns false at the end of the file. Errors: DataLoss.
+  absl::StatusOr<bool> Next(google::protobuf::MessageLite& message) {
+    bool at_end = false;
+    if (google::protobuf::util::ParseDelimitedFromZeroCopyStream(&message, &stream_, &at_end)) {
+      return true;
+    }
+    if (at_end && stream_.GetErrno() == 0) return false;
+    return absl::DataLossError(absl::StrCat(file_.path(), " cannot be parsed"));
+  }
+
+ private:
+  explicit LogReader(File file) : file_(std::move(file)), stream_(file_.get()) {}
+  const File file_;
+  io::FileInputStream stream_;
+};
+
+absl::StatusOr<store::v1::ArchiveHeader> ReadHeader(const std::string& path) {
+  CALIBD_ASSIGN_OR_RETURN(const std::unique_ptr<LogReader> reader, LogReader::Open(path));
+  store::v1::ArchiveHeader header;
+  CALIBD_ASSIGN_OR_RETURN(const bool has_header, reader->Next(header));
+  if (!has_header) return absl::DataLossError(absl::StrCat(path, " is empty"));
+  if (header.version() > kArchiveVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " was written by a newer calibd; restore with that version"));
+  }
+  return header;
+}
+
+// The files of one store in an archive.
+class ArchiveFiles {
+ public:
+  ArchiveFiles(std::vector<ArchivedFile> files, std::vector<std::string>& problems)
+      : problems_(problems) {
+    // The newest file first.
+    std::sort(files.begin(), files.end(), [](const ArchivedFile& a, const ArchivedFile& b) {
+      return a.name.number > b.name.number;
+    });
+    for (ArchivedFile& file : files) {
+      (file.name.kind == ArchiveKind::kBase ? bases_ : logs_).push_back(std::move(file));
+    }
+  }
+
+  // The base and the log files from which most can be restored.
+  struct Chain {
+    ArchivedFile base;
+    std::vector<ArchivedLog> logs;
+    [[nodiscard]] std::int64_t number() const {
+      return logs.empty() ? base.name.number : logs.back().header.number();
+    }
+  };
+  // Errors: NotFound without a base; DataLoss if no base is intact.
+  absl::StatusOr<Chain> FindChain() {
+    if (bases_.empty()) {
+      return absl::NotFoundError("the archive has no base: no file whose name has -base- in it");
+    }
+    std::optional<Chain> best;
+    for (const ArchivedFile& base : bases_) {
+      // Log files of an older base may go further than the newest base.
+      if (best.has_value() && (logs_.empty() || best->number() >= logs_.front().name.number)) break;
+      if (!IsIntact(base)) continue;
+      Chain chain{.base = base, .logs = FollowingLogs(base.name.number)};
+      if (!best.has_value() || chain.number() > best->number()) best = std::move(chain);
+    }
+    if (!best.has_value()) {
+      return absl::DataLossError(
+          absl::StrCat("no base of the archive is intact: ", absl::StrJoin(problems_, "; ")));
+    }
+    ReportUnused(*best);
+    return *std::move(best);
+  }
+
+ private:
+  // Whether the content has the checksum in the name. Reports it otherwise.
+  bool IsIntact(const ArchivedFile& file) {
+    const absl::StatusOr<std::string> checksum = ChecksumOf(file.path);
+    if (checksum.ok() && *checksum == file.name.checksum) return true;
+    problems_.push_back(checksum.ok() ? absl::StrCat(file.path, " is damaged or incomplete")
+                                      : std::string(checksum.status().message()));
+    return false;
+  }
+
+  // Reads the log files that are newer than this number, once.
+  void ReadLogs(std::int64_t number) {
+    while (read_ < logs_.size() && logs_[read_].name.number > number) {
+      const ArchivedFile& file = logs_[read_++];
+      if (!IsIntact(file)) continue;
+      absl::StatusOr<store::v1::ArchiveHeader> header = ReadHeader(file.path);
+      if (header.ok()) {
+        intact_.push_back({.file = file, .header = *std::move(header)});
+      } else {
+        problems_.emplace_back(header.status().message());
+      }
+    }
+  }
+
+  // If several log files follow the same one, calibd was killed while it handed over the older
+  // ones, and continued after the newest.
+  const ArchivedLog* FindNewest(const std::function<bool(const ArchivedLog&)>& follows) const {
+    const auto found = std::find_if(intact_.begin(), intact_.end(), follows);
+    return found == intact_.end() ? nullptr : &*found;
+  }
+
+  std::vector<ArchivedLog> FollowingLogs(std::int64_t base) {
+    ReadLogs(base);
+    std::vector<ArchivedLog> logs;
+    const ArchivedLog* next = FindNewest([base](const ArchivedLog& log) {
+      const auto& bases = log.header.base_numbers();
+      return std::find(bases.begin(), bases.end(), base) != bases.end();
+    });
+    while (next != nullptr) {
+      logs.push_back(*next);
+      const ArchivedLog& last = logs.back();
+      next = FindNewest([&last](const ArchivedLog& log) {
+        return log.header.previous() == last.file.name.checksum &&
+               log.header.number() > last.header.number() &&
+               log.header.first_log_id() == last.header.end_log_id();
+      });
+    }
+    return logs;
+  }
+
+  void ReportUnused(const Chain& chain) {
+    std::int64_t unused = 0;
+    for (const ArchivedLog& log : intact_) {
+      if (log.header.number() > chain.number()) ++unused;
+    }
+    if (unused == 0) return;
+    problems_.push_back(
+        absl::StrCat(unused, " newer log files cannot be used, because a file between them and ",
+                     chain.logs.empty() ? chain.base.path : chain.logs.back().file.path,
+                     " is missing or damaged; fetch it from the archive and restore again"));
+  }
+
+  std::vector<std::string>& problems_;
+  std::vector<ArchivedFile> bases_;
+  std::vector<ArchivedFile> logs_;
+  // How many of the log files were read, and those of them that are intact; the newest first.
+  std::size_t read_ = 0;
+  std::vector<ArchivedLog> intact_;
+};
+
+absl::StatusOr<std::vector<ArchivedFile>> ListArchive(const std::string& archive,
+                                                      const std::string& store_id) {
+  std::vector<ArchivedFile> files;
+  std::set<std::string> stores;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(archive, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::optional<ArchiveName> name = ArchiveName::Parse(entry->path().filename().string());
+    if (!name.has_value()) continue;
+    stores.insert(name->store);
+    if (!store_id.empty() && name->store != store_id) continue;
+    files.push_back({.name = *std::move(name), .path = entry->path().string()});
+  }
+  if (error) return FileError(archive, "read", error.value());
+  if (stores.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        archive, " has no file of an archive: their names begin with calibd- and a store id"));
+  }
+  const std::string list = absl::StrJoin(stores, ", ");
+  if (store_id.empty() && stores.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        archive, " has files of several stores, and a store is restored from its own files only; ",
+        "name one of them with --store-id: ", list));
+  }
+  if (files.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--store-id ", store_id, ": ", archive, " has only files of ", list));
+  }
+  return files;
+}
+
+// Adds log files to a copy of their base.
+class BaseUpdate {
+ public:
+  BaseUpdate(const ArchiveFiles::Chain& chain, RestoredStore& restored)
+      : chain_(chain), restored_(restored) {}
+
+  absl::Status Run(const std::string& path) {
+    CALIBD_ASSIGN_OR_RETURN(Database database, Database::OpenExisting(path));
+    CALIBD_ASSIGN_OR_RETURN(const std::int64_t version, CheckFormat(database, path));
+    if (version == 0) return absl::DataLossError(absl::StrCat(path, " has no tables"));
+    CALIBD_RETURN_IF_ERROR(
+        database.Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN IMMEDIATE"));
+    CALIBD_ASSIGN_OR_RETURN(state_, ReadState(database));
+    CALIBD_ASSIGN_OR_RETURN(StateWriter writer, StateWriter::Prepare(database));
+    CALIBD_RETURN_IF_ERROR(ReadBase(database));
+    if (!chain_.logs.empty()) {
+      CALIBD_RETURN_IF_ERROR(AddModels(database));
+      CALIBD_RETURN_IF_ERROR(AddBatches(database));
+    }
+    ++state_.commit_number;
+    CALIBD_RETURN_IF_ERROR(writer.WriteAll(state_));
+    return database.Execute("COMMIT");
+  }
+
+  // The models of the base that were deleted since.
+  [[nodiscard]] const std::set<std::int64_t>& deleted() const noexcept { return deleted_; }
+
+ private:
+  absl::Status ReadBase(const Database& database) {
+    CALIBD_ASSIGN_OR_RETURN(Statement ids, Statement::Prepare(database, "SELECT id FROM models"));
+    absl::StatusOr<bool> row = ids.Next();
+    for (; row.ok() && *row; row = ids.Next()) models_.insert(ids.Integer(0));
+    CALIBD_RETURN_IF_ERROR(row.status());
+    CALIBD_ASSIGN_OR_RETURN(
+        Statement newest,
+        Statement::Prepare(database,
+                           "SELECT model_id, id, max(time_us) FROM log GROUP BY model_id"));
+    for (row = newest.Next(); row.ok() && *row; row = newest.Next()) {
+      restored_.newest[newest.Integer(0)] = {.log_id = newest.Integer(1),
+                                             .time_us = newest.Integer(2)};
+    }
+    return row.status();
+  }
+
+  // Adds the models that were created after the base, without those that were deleted since.
+  absl::Status AddModels(const Database& database) {
+    const store::v1::ArchiveHeader& last = chain_.logs.back().header;
+    const std::set<std::int64_t> remaining(last.model_ids().begin(), last.model_ids().end());
+    for (const std::int64_t id : models_) {
+      if (!remaining.contains(id)) deleted_.insert(id);
+    }
+    CALIBD_ASSIGN_OR_RETURN(TableWriter table, TableWriter::Prepare(database, Table::kModels,
+                                                                    &state_.sum(Table::kModels)));
+    for (const ArchivedLog& log : chain_.logs) {
+      for (const store::v1::ArchivedModel& model : log.header.models()) {
+        if (!remaining.contains(model.id()) || !models_.insert(model.id()).second) continue;
+        CALIBD_RETURN_IF_ERROR(
+            table.Insert({std::int64_t{model.id()}, std::string_view(model.declaration())}));
+      }
+    }
+    state_.next_model_id = std::max(state_.next_model_id, last.end_model_id());
+    return absl::OkStatus();
+  }
+
+  absl::Status AddBatches(const Database& database) {
+    CALIBD_ASSIGN_OR_RETURN(TableWriter table,
+                            TableWriter::Prepare(database, Table::kLog, &state_.sum(Table::kLog)));
+    for (const ArchivedLog& log : chain_.logs) {
+      CALIBD_RETURN_IF_ERROR(AddBatches(log, table));
+      ++restored_.log_files;
+      if (log.header.time_us() != 0) restored_.until_us = log.header.time_us();
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddBatches(const ArchivedLog& log, TableWriter& table) {
+    CALIBD_ASSIGN_OR_RETURN(const std::unique_ptr<LogReader> reader,
+                            LogReader::Open(log.file.path));
+    store::v1::ArchiveHeader header;
+    CALIBD_RETURN_IF_ERROR(reader->Next(header).status());
+    store::v1::ArchivedBatch batch;
+    absl::StatusOr<bool> more = reader->Next(batch);
+    for (; more.ok() && *more; more = reader->Next(batch)) {
+      // The base holds the batches before.
+      if (batch.log_id() < state_.first_log_id) continue;
+      if (batch.log_id() > state_.first_log_id) break;
+      ++state_.first_log_id;
+      if (!models_.contains(batch.model_id()) || deleted_.contains(batch.model_id())) continue;
+      CALIBD_RETURN_IF_ERROR(
+          table.Insert({std::int64_t{batch.log_id()}, std::int64_t{batch.model_id()},
+                        std::int64_t{batch.time_us()}, std::string_view(batch.data())}));
+      restored_.newest[batch.model_id()] = {.log_id = batch.log_id(), .time_us = batch.time_us()};
+      ++restored_.batches;
+    }
+    CALIBD_RETURN_IF_ERROR(more.status());
+    return state_.first_log_id >= header.end_log_id()
+               ? absl::OkStatus()
+               : absl::DataLossError(absl::StrCat(log.file.path, " lacks batch ",
+                                                  state_.first_log_id, " of the log"));
+  }
+
+  const ArchiveFiles::Chain& chain_;
+  RestoredStore& restored_;
+  DatabaseState state_;
+  // The models of the base and of the log files.
+  std::set<std::int64_t> models_;
+  std::set<std::int64_t> deleted_;
+};
+
+absl::Status MakeEmptyFolder(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::create_directories(folder, error)) {
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
+  }
+  if (!error && std::filesystem::is_empty(folder, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      folder, error ? absl::StrCat(" cannot be used: ", error.message()) : " is not empty",
+      "; name an empty or new folder"));
+}
+
+absl::Status DeleteModels(LocalStore& store, const std::set<std::int64_t>& ids) {
+  if (ids.empty()) return absl::OkStatus();
+  CALIBD_RETURN_IF_ERROR(store.Begin());
+  for (const std::int64_t id : ids) CALIBD_RETURN_IF_ERROR(store.DeleteModel(id));
+  return store.Commit();
+}
+
+}  // namespace
+
+absl::StatusOr<RestoredStore> RestoreArchive(const std::string& archive, const std::string& folder,
+                                             const std::string& store_id) {
+  RestoredStore restored;
+  CALIBD_ASSIGN_OR_RETURN(std::vector<ArchivedFile> files, ListArchive(archive, store_id));
+  ArchiveFiles sorted(std::move(files), restored.problems);
+  CALIBD_ASSIGN_OR_RETURN(const ArchiveFiles::Chain chain, sorted.FindChain());
+  restored.base = chain.base.name.Text();
+  CALIBD_RETURN_IF_ERROR(MakeEmptyFolder(folder));
+  const std::string unfinished = folder + "/restore.tmp";
+  std::error_code error;
+  std::filesystem::copy_file(chain.base.path, unfinished, error);
+  // The files of an archive may be read-only.
+  constexpr auto kOwner = std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
+  if (!error) std::filesystem::permissions(unfinished, kOwner, error);
+  BaseUpdate update(chain, restored);
+  absl::Status status =
+      error ? FileError(unfinished, "write", error.value()) : update.Run(unfinished);
+  if (status.ok()) {
+    CALIBD_ASSIGN_OR_RETURN(File file, File::Open(unfinished, O_RDWR, "write"));
+    status = file.Sync();
+    if (status.ok()) status = file.Rename(DatabasePath(folder));
+  }
+  if (!status.ok()) {
+    std::filesystem::remove(unfinished, error);
+    return status;
+  }
+  CALIBD_ASSIGN_OR_RETURN(restored.store, LocalStore::Open(folder));
+  CALIBD_RETURN_IF_ERROR(DeleteModels(*restored.store, update.deleted()));
+  for (const std::int64_t id : update.deleted()) restored.newest.erase(id);
+  return restored;
+}
+
+}  // namespace calibd::server
