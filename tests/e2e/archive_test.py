@@ -152,7 +152,7 @@ class ArchiveTest(unittest.TestCase):
         create(server, "models/late")
         post(server, "models/late:observe", batch(0))
         urllib.request.urlopen(urllib.request.Request(
-            f"http://{server.http}/v1/models/gone", method="DELETE"), timeout=60).close()
+            f"http://{server.http}/v1/models/gone?confirmation=models/gone", method="DELETE"), timeout=60).close()
         enough = random.randint(100, 400)
         self.assertTrue(wait_for(lambda: len(load.acknowledged) > enough, 300), "no load")
         logs = len(self.names("log"))

@@ -162,7 +162,7 @@ TEST_F(HistoryStoreTest, ALongHistoryHasPagesAndDamageIsReported) {
   EXPECT_THAT(verification->problems(0),
               HasSubstr("models/m: the store is damaged: calibd.db has a damaged row"));
 
-  ASSERT_TRUE(client_->DeleteModel("models/m").ok());
+  ASSERT_TRUE(client_->DeleteModel("models/m", "models/m").ok());
   EXPECT_EQ(client_->GetHistory(request).status().code(), absl::StatusCode::kNotFound);
   Stop();
   auto database = server::Database::Open(data_ + "/calibd.db");
