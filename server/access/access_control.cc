@@ -120,9 +120,9 @@ absl::Status Identity::Check(const char* method, Role role, std::string_view res
   if (resource != kAllModels && !principal_->Knows(resource)) return ModelNotFoundError(resource);
   return MakeError(
       absl::StatusCode::kPermissionDenied, "MISSING_ROLE",
-      absl::StrCat(principal_->name, " is no ", View(RoleName(role)), " of ", View(resource),
-                   ", which ", method, " needs: ask for the grant \"", View(RoleName(role)), " ",
-                   View(resource), "\" in the server's --access-file"));
+      absl::StrCat(method, " needs the role ", View(RoleName(role)), " on ", View(resource),
+                   ", which ", principal_->name, " does not have: ask for the grant \"",
+                   View(RoleName(role)), " ", View(resource), "\" in the server's --access-file"));
 }
 
 std::string Identity::Scoped(std::string_view id) const {

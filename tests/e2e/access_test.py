@@ -227,7 +227,7 @@ class EveryCallTest(AccessCase):
                                                 Code.NOT_FOUND, Code.UNIMPLEMENTED), message)
                     else:
                         self.assertEqual(code, Code.PERMISSION_DENIED, message)
-                        self.assertRegex(message, f"{role} is no [a-z]+ of models/")
+                        self.assertRegex(message, f"needs the role [a-z]+ on models/.*, which {role} does not have")
 
     def test_a_model_without_rights_looks_unknown(self):
         compared = set()
@@ -560,7 +560,7 @@ class ClientTest(AccessCase):
         self.assertNotIn("token_wrong", wrong.stderr + self.server.log())
         denied = self.calibctl("--token-file", self.token_file("token_reader"), "model", "delete", "own",
                                "--confirm", "own")
-        self.assertIn("reader is no admin of models/own", denied.stderr)
+        self.assertIn("needs the role admin on models/own, which reader does not have", denied.stderr)
         missing = self.calibctl("--token-file", "/nonexistent", "model", "list")
         self.assertEqual(missing.returncode, 2)
 

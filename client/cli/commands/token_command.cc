@@ -57,7 +57,8 @@ absl::StatusOr<std::string> LastDay(const std::string& expires) {
     day = std::chrono::floor<std::chrono::days>(
         std::chrono::sys_seconds(std::chrono::seconds(time->seconds())));
     if (day < today) {
-      return UsageFault(absl::StrCat("--expires is ", expires, ", expected no day of the past"));
+      return UsageFault(absl::StrCat("--expires is ", expires,
+                                     ", which is in the past, expected today or a later day"));
     }
   }
   const std::chrono::year_month_day date(day);
@@ -76,7 +77,7 @@ absl::StatusOr<ExitCode> CreateToken(const Context& context, const std::string& 
     PrintJson(ToJson(created));
   } else {
     Print(
-        absl::StrCat("Token, which is shown only now and stored nowhere:\n", token,
+        absl::StrCat("This is the token. It is shown only once and stored nowhere:\n", token,
                      "\n\nFor the principal in the server's --access-file, valid until the end of ",
                      day, " (UTC):\ntokens = [\"", created.entry(), "\"]\n"));
   }
@@ -94,8 +95,9 @@ void AddTokenCommand(CLI::App& app, Context& context) {
       "Works without a server. The token has 256 random bits. The line has only its hash: whoever "
       "reads the file cannot call the server with it.\n"
       "Example: calibctl token create --expires 2027-01-31");
-  create->add_option("--expires", *expires,
-                     "last day on which the token is valid, YYYY-MM-DD in UTC; default in a year");
+  create->add_option(
+      "--expires", *expires,
+      "last day on which the token is valid, YYYY-MM-DD in UTC; default: 365 days from today");
 }
 
 }  // namespace calibd::cli

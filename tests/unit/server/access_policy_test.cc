@@ -229,7 +229,7 @@ TEST_F(AccessControlTest, AnUnknownModelAndOneWithoutRightsHaveOneError) {
   const absl::Status missing = identity.Check("Observe", Role::kWriter, "models/r");
   EXPECT_TRUE(absl::IsPermissionDenied(missing)) << missing;
   EXPECT_THAT(std::string(missing.message()),
-              HasSubstr("p is no writer of models/r, which Observe needs"));
+              HasSubstr("Observe needs the role writer on models/r, which p does not have"));
   EXPECT_TRUE(absl::IsPermissionDenied(identity.Check("GetModel", Role::kReader, "models/w")));
   EXPECT_TRUE(absl::IsPermissionDenied(identity.Check("Backup", Role::kAdmin, kAllModels)));
 }
