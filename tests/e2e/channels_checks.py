@@ -359,7 +359,9 @@ def check_now(_, a):
         same("first row", newest["firstObservation"], current(error)["firstObservation"])
         return
     rows = "these" if error["isRecovered"] else "the newest"
-    require(f"over {rows} {newest['observations']} rows, " in text, f"rows in {text!r}")
+    leads = a.said("howBad").startswith("group ") and not error["isRecovered"]
+    whose = " of all groups" if leads else ""
+    require(f"over {rows} {newest['observations']} rows{whose}, " in text, f"rows in {text!r}")
     lead = current(error) if intervals(current(error)) else newest
     check_error_sentence("now", text, newest, error["limit"], lead)
     over = any(interval["lower"] > error["limit"] for interval in intervals(newest).values())
