@@ -341,8 +341,9 @@ absl::Status Archiver::HandOver(const ArchiveFile& file, const TimeLimits& limit
     if (status.ok()) {
       ++handed_over_;
       const std::lock_guard lock(mutex_);
-      if (std::exchange(failing_, false))
+      if (std::exchange(failing_, false)) {
         spdlog::info("files are handed over to the archive again");
+      }
       return status;
     }
     limit = limits.repeated;
