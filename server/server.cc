@@ -195,9 +195,11 @@ struct Server::Parts {
                      recovery.models.load(), options.data_dir, recovery.batches.load(),
                      recovery.replayed_rows, recovery.seconds);
         clock.Begin(recovery.elapsed);
+        // The storage thread may work from CheckRoomAtStart on.
+        if (archiver != nullptr) CALIBD_RETURN_IF_ERROR(archiver->Prepare(store));
         commits.CheckRoomAtStart();
         WarnOfSmallDisk();
-        if (archiver != nullptr) CALIBD_RETURN_IF_ERROR(archiver->Start(store));
+        if (archiver != nullptr) archiver->Start();
         // From here on, calls write to the store.
         registry.FinishRestoring();
         due_work = std::make_unique<DueWork>(registry, ingestor, commits, [this] {

@@ -11,7 +11,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <mutex>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -21,6 +24,12 @@ namespace calibd::server {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{50};
+// A command that writes without a pause gets its output read in steps.
+constexpr std::chrono::milliseconds kReadPause{10};
+constexpr std::size_t kReadBytes = std::size_t{1} << 16;
+// How long a killed command may take to end. A call to a disk or to the network can keep it longer.
+constexpr std::chrono::seconds kKillTime{2};
+constexpr std::size_t kMostKilled = 16;
 // The end of the output that an error quotes.
 constexpr std::size_t kQuotedBytes = 300;
 
@@ -55,11 +64,12 @@ class Pipe {
   void ReadInto(std::string& tail) const {
     pollfd waits{.fd = reading(), .events = POLLIN, .revents = 0};
     if (poll(&waits, 1, static_cast<int>(kPoll.count())) <= 0) return;
-    std::array<char, 4096> chunk{};
+    std::array<char, kReadBytes> chunk;
     const ssize_t count = read(reading(), chunk.data(), chunk.size());
     if (count > 0) {
       tail.append(chunk.data(), static_cast<std::size_t>(count));
       if (tail.size() > kQuotedBytes) tail.erase(0, tail.size() - kQuotedBytes);
+      poll(nullptr, 0, static_cast<int>(kReadPause.count()));
     } else if (count == 0) {
       // The command has closed its output and still runs.
       poll(nullptr, 0, static_cast<int>(kPoll.count()));
@@ -69,6 +79,33 @@ class Pipe {
  private:
   std::array<int, 2> ends_{-1, -1};
 };
+
+// The killed commands that have not ended. Thread-safe.
+class KilledCommands {
+ public:
+  // Each of the two threads of an archiver may add one to the most.
+  KilledCommands() { pids_.reserve(kMostKilled + 2); }
+  void Add(pid_t pid) {
+    const std::lock_guard lock(mutex_);
+    pids_.push_back(pid);
+  }
+  // Releases those that have ended. Returns the number of the others.
+  std::size_t Reap() {
+    const std::lock_guard lock(mutex_);
+    const auto ended = [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; };
+    pids_.erase(std::remove_if(pids_.begin(), pids_.end(), ended), pids_.end());
+    return pids_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<pid_t> pids_;  // guarded by mutex_
+};
+
+KilledCommands& Killed() {
+  static KilledCommands killed;
+  return killed;
+}
 
 // Returns 0 or an errno value.
 int Spawn(const std::string& command, const Pipe& output, pid_t& pid) {
@@ -139,6 +176,12 @@ absl::Status CheckArchiveCommand(const std::string& command, const std::string& 
 
 absl::Status RunArchiveCommand(const std::string& command, std::chrono::milliseconds limit,
                                const std::function<bool()>& go_on) {
+  if (Killed().Reap() >= kMostKilled) {
+    return absl::UnavailableError(absl::StrCat(
+        "the archive command is not started, because ", kMostKilled,
+        " earlier ones were killed and have not ended; check the disk or the network that they "
+        "use"));
+  }
   Pipe output;
   pid_t pid = -1;
   const int error = output.ok() ? Spawn(command, output, pid) : errno;
@@ -147,20 +190,31 @@ absl::Status RunArchiveCommand(const std::string& command, std::chrono::millisec
         absl::StrCat("the archive command cannot be started: ", std::strerror(error)));
   }
   output.CloseWriting();
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  absl::Status stopped;
-  std::string tail;
   int status = 0;
   pid_t ended = 0;
+  const absl::Cleanup leave = [&ended, pid] {
+    if (ended != 0) return;
+    kill(-pid, SIGKILL);
+    Killed().Add(pid);
+  };
+  auto deadline = std::chrono::steady_clock::now() + limit;
+  absl::Status stopped;
+  std::string tail;
   while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
-    if (stopped.ok()) {
+    const bool late = std::chrono::steady_clock::now() > deadline;
+    if (!stopped.ok()) {
+      if (late) return stopped;
+    } else {
       if (!go_on()) stopped = absl::CancelledError("the archive command was stopped");
-      if (std::chrono::steady_clock::now() > deadline) {
+      if (late) {
         stopped = absl::DeadlineExceededError(absl::StrCat(
             "the archive command was killed after ",
             std::chrono::duration_cast<std::chrono::seconds>(limit).count(), " seconds"));
       }
-      if (!stopped.ok()) kill(-pid, SIGKILL);
+      if (!stopped.ok()) {
+        kill(-pid, SIGKILL);
+        deadline = std::chrono::steady_clock::now() + kKillTime;
+      }
     }
     output.ReadInto(tail);
   }

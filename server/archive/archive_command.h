@@ -20,8 +20,9 @@ namespace calibd::server {
 
 // Runs an expanded command in a shell, in a process group of its own without input, and waits for
 // it. go_on: asked several times a second; the command is killed with its children when it returns
-// false, or after the time limit. Errors: Cancelled if go_on returned false; DeadlineExceeded;
-// Unavailable with the exit code or signal and the end of what the command wrote, which is escaped.
+// false, or after the time limit, and this returns at most some seconds later. Errors: Cancelled if
+// go_on returned false; DeadlineExceeded; Unavailable if many killed commands have not ended, or
+// with the exit code or signal and the end of what the command wrote, which is escaped.
 [[nodiscard]] absl::Status RunArchiveCommand(const std::string& command,
                                              std::chrono::milliseconds limit,
                                              const std::function<bool()>& go_on);

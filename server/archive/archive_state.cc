@@ -6,11 +6,24 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 
 namespace calibd::server {
+namespace {
+
+// Makes a rename in the folder durable. Returns 0 or an errno value.
+int SyncStateFolder(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+}  // namespace
 
 store::v1::ArchiveState ReadArchiveState(const std::string& path, const std::string& store_id) {
   std::ifstream file(path, std::ios::binary);
@@ -30,6 +43,10 @@ absl::Status WriteArchiveState(const std::string& path, const store::v1::Archive
   if (written && std::rename(unfinished.c_str(), path.c_str()) != 0) {
     written = false;
     error = errno;
+  }
+  if (written) {
+    error = SyncStateFolder(std::filesystem::path(path).parent_path().string());
+    written = error == 0;
   }
   return written
              ? absl::OkStatus()

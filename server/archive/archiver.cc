@@ -12,10 +12,13 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/archive/archive_command.h"
 #include "server/archive/archive_state.h"
+#include "server/base/status_mapping.h"
 
 namespace calibd::server {
 namespace {
@@ -23,6 +26,8 @@ namespace {
 // Half of the ten seconds that a lost disk may cost: the other half is for the command.
 constexpr std::chrono::seconds kLogInterval{5};
 constexpr std::chrono::seconds kCheckInterval{1};
+// A command may hang; a repeated one gets the time that a slow network takes.
+constexpr std::chrono::seconds kFirstLogFileLimit{30};
 constexpr std::chrono::minutes kLogFileLimit{5};
 constexpr std::chrono::hours kBaseLimit{6};
 // A new base replaces log files of its size, or of this size, and a base that is older than a day:
@@ -56,7 +61,7 @@ Archiver::Archiver(Settings settings, CommitQueue& commits)
 
 Archiver::~Archiver() { Stop(Clock::now()); }
 
-absl::Status Archiver::Start(Store& store) {
+absl::Status Archiver::Prepare(Store& store) {
   std::error_code error;
   std::filesystem::create_directories(settings_.folder, error);
   if (!error) {
@@ -66,17 +71,29 @@ absl::Status Archiver::Start(Store& store) {
     return absl::UnavailableError(absl::StrCat("--archive-command: the folder ", settings_.folder,
                                                " cannot be made: ", error.message()));
   }
-  {
-    const std::lock_guard lock(mutex_);
-    state_ = ReadArchiveState(settings_.folder + "/state", store.id());
-    // Numbers ascend even if the state was lost or is an older copy.
-    state_.set_number(std::max<std::int64_t>(state_.number(), NowUs()));
-    until_us_ = NowUs();
-    store.KeepLog(state_.log_id() == 0 ? kKeepNothing : state_.log_id());
+  // An earlier process was killed while it handed them over.
+  for (std::filesystem::directory_iterator entry(settings_.folder, error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name != "log" && !absl::StartsWith(name, "base")) continue;
+    std::error_code ignored;
+    std::filesystem::remove(entry->path(), ignored);
   }
+  const std::lock_guard lock(mutex_);
+  state_ = ReadArchiveState(settings_.folder + "/state", store.id());
+  // Numbers ascend even if the state was lost or is an older copy.
+  state_.set_number(std::max<std::int64_t>(state_.number(), NowUs()));
+  until_us_ = NowUs();
+  archived_bytes_ = store.sizes().appended_log_bytes;
+  // What waited at the last stop counts for the limit.
+  if (state_.log_id() != 0) archived_bytes_ -= store.LogBytesFrom(state_.log_id());
+  store.KeepLog(state_.log_id() == 0 ? kKeepNothing : state_.log_id());
+  return absl::OkStatus();
+}
+
+void Archiver::Start() {
   log_thread_ = std::thread([this] { RunLog(); });
   base_thread_ = std::thread([this] { RunBase(); });
-  return absl::OkStatus();
 }
 
 void Archiver::Stop(Clock::time_point deadline) {
@@ -111,9 +128,7 @@ void Archiver::RunLog() {
   bool goes_on = true;
   while (goes_on) {
     const auto began = Clock::now();
-    absl::StatusOr<bool> more = HandOverLog();
-    if (!more.ok() && !absl::IsCancelled(more.status())) LogFailure(more.status());
-    CheckLimit();
+    const absl::StatusOr<bool> more = TurnLog();
     const bool at_once = more.ok() && *more;
     const auto rest =
         std::chrono::duration_cast<std::chrono::milliseconds>(began + kLogInterval - Clock::now());
@@ -122,22 +137,43 @@ void Archiver::RunLog() {
   }
   // What was committed since the last file.
   absl::StatusOr<bool> more = true;
-  while (more.ok() && *more) more = HandOverLog();
+  while (more.ok() && *more) more = TurnLog();
+}
+
+absl::StatusOr<bool> Archiver::TurnLog() noexcept {
+  try {
+    absl::StatusOr<bool> more = HandOverLog();
+    if (!more.ok() && !absl::IsCancelled(more.status())) LogFailure(more.status());
+    CheckLimit();
+    return more;
+  } catch (...) {
+    return CurrentExceptionStatus("Archive", "log");
+  }
 }
 
 void Archiver::RunBase() {
   NameThread("calibd-base");
   std::chrono::milliseconds delay = kCheckInterval;
   while (Pause(delay)) {
-    delay = kCheckInterval;
+    const absl::Status status = TurnBase();
+    delay = status.ok() || absl::IsCancelled(status) ? std::chrono::milliseconds(kCheckInterval)
+                                                     : std::chrono::milliseconds(kLongestDelay);
+  }
+}
+
+absl::Status Archiver::TurnBase() noexcept {
+  try {
+    // The other thread may be waiting for a disk.
+    CheckLimit();
     {
       const std::lock_guard lock(mutex_);
-      if (!BaseIsDue()) continue;
+      if (!BaseIsDue()) return absl::OkStatus();
     }
-    const absl::Status status = HandOverBase();
-    if (status.ok() || absl::IsCancelled(status)) continue;
-    LogFailure(status);
-    delay = kLongestDelay;
+    absl::Status status = HandOverBase();
+    if (!status.ok() && !absl::IsCancelled(status)) LogFailure(status);
+    return status;
+  } catch (...) {
+    return CurrentExceptionStatus("Archive", "base");
   }
 }
 
@@ -176,6 +212,11 @@ absl::StatusOr<bool> Archiver::HandOverLog() {
   const absl::StatusOr<ArchiveFile> file = view->WriteArchiveLog(header, settings_.folder);
   view.reset();
   if (absl::IsFailedPrecondition(file.status())) {
+    {
+      // Otherwise the base thread has given up, and may have begun anew.
+      const std::lock_guard lock(mutex_);
+      if (gap_count_ != gaps) return true;
+    }
     GiveUp(std::string(file.status().message()));
     return false;
   }
@@ -186,7 +227,8 @@ absl::StatusOr<bool> Archiver::HandOverLog() {
                        header.base_numbers_size() > 0 || header.models_size() > 0 ||
                        !models_known_ || model_ids != model_ids_;
   if (changed) {
-    CALIBD_RETURN_IF_ERROR(HandOver(*file, kLogFileLimit, [this, gaps] {
+    const TimeLimits limits{.first = kFirstLogFileLimit, .repeated = kLogFileLimit};
+    CALIBD_RETURN_IF_ERROR(HandOver(*file, limits, [this, gaps] {
       CheckLimit();
       const std::lock_guard lock(mutex_);
       return gap_count_ == gaps && (!stopping_ || Clock::now() < stop_at_);
@@ -215,7 +257,6 @@ absl::StatusOr<bool> Archiver::HandOverLog() {
                 bases.end());
   }
   SaveState();
-  KeepLog(header.end_log_id());
   return more;
 }
 
@@ -238,58 +279,74 @@ absl::Status Archiver::HandOverBase() {
       }
       gaps = gap_count_;
     }
+    const std::int64_t appended = appended_bytes();
     time_us = NowUs();
     CALIBD_ASSIGN_OR_RETURN(view, commits_.OpenView());
     CALIBD_ASSIGN_OR_RETURN(const StoreView::End end, view->end());
     const std::lock_guard lock(mutex_);
-    if (state_.log_id() == 0) {
+    if (gap_count_ == gaps && state_.log_id() == 0) {
       state_.set_log_id(end.log_id);
       state_.set_model_id(end.model_id);
-      // The view keeps the log until this is done.
-      KeepLog(end.log_id);
+      archived_bytes_ = appended;
     }
   }
+  // The view keeps the log until this is done.
   SaveState();
   const auto go_on = [this] {
     CheckLimit();
+    if (commits_.refusal() != CommitQueue::Refusal::kNothing) return false;
     const std::lock_guard lock(mutex_);
     return !stopping_;
   };
-  CALIBD_ASSIGN_OR_RETURN(
-      const ArchiveFile file,
-      view->WriteArchiveBase(number, settings_.folder, [&](double) { return go_on(); }));
+  absl::StatusOr<ArchiveFile> file =
+      view->WriteArchiveBase(number, settings_.folder, [this, gaps, &go_on](double /*fraction*/) {
+        if (!go_on()) return false;
+        // The view holds files of the log, which a gap must free.
+        const std::lock_guard lock(mutex_);
+        return gap_count_ == gaps;
+      });
   view.reset();
-  const absl::Status handed_over = HandOver(file, kBaseLimit, go_on);
-  std::remove(file.path.c_str());
-  CALIBD_RETURN_IF_ERROR(handed_over);
+  // A base is worth its hand-over even after a gap, although no log file continues it.
+  const absl::Status status =
+      file.ok() ? HandOver(*file, {.first = kBaseLimit, .repeated = kBaseLimit}, go_on)
+                : file.status();
+  if (absl::IsCancelled(status) && commits_.refusal() != CommitQueue::Refusal::kNothing) {
+    return absl::ResourceExhaustedError(
+        "the store has no room or has failed, and a base would take more room");
+  }
+  CALIBD_RETURN_IF_ERROR(status);
   {
     const std::lock_guard lock(mutex_);
     // Otherwise no log file continues it, and another base follows at once.
     if (gap_count_ == gaps) {
       state_.set_base_time_us(time_us);
-      state_.set_base_bytes(file.bytes);
+      state_.set_base_bytes(file->bytes);
       state_.set_log_bytes(0);
       until_us_ = std::max({until_us_, time_us, log_until_us_});
     }
   }
   SaveState();
-  spdlog::info("the archive has a new base, {}, of {} bytes", file.name, file.bytes);
+  spdlog::info("the archive has a new base, {}, of {} bytes", file->name, file->bytes);
   return absl::OkStatus();
 }
 
-absl::Status Archiver::HandOver(const ArchiveFile& file, std::chrono::milliseconds limit,
+absl::Status Archiver::HandOver(const ArchiveFile& file, const TimeLimits& limits,
                                 const std::function<bool()>& go_on) {
+  const absl::Cleanup remove = [&file] { std::remove(file.path.c_str()); };
   const std::string command = ExpandArchiveCommand(settings_.command, file.path, file.name);
+  std::chrono::milliseconds limit = limits.first;
   for (auto delay = kFirstDelay;; delay = std::min(2 * delay, kLongestDelay)) {
     absl::Status status = RunArchiveCommand(command, limit, go_on);
     if (absl::IsCancelled(status)) return status;
     if (status.ok()) {
       ++handed_over_;
       const std::lock_guard lock(mutex_);
-      if (std::exchange(failing_, false))
+      if (std::exchange(failing_, false)) {
         spdlog::info("files are handed over to the archive again");
+      }
       return status;
     }
+    limit = limits.repeated;
     ++failed_;
     LogFailure(status);
     const auto next = Clock::now() + delay;
@@ -333,21 +390,17 @@ void Archiver::GiveUp(const std::string& reason) {
     state_.set_log_id(0);
     state_.set_model_id(0);
     state_.set_base_time_us(0);
+    // The log files after the gap continue neither the older bases nor the older log files.
+    state_.clear_base_numbers();
+    state_.clear_previous();
     archived_bytes_ = appended;
   }
   SaveState();
-  KeepLog(kKeepNothing);
   spdlog::error(
       "the archive has a gap: {}; until a new base is handed over, a lost disk costs all that was "
       "acknowledged since the newest log file",
       reason);
   changed_.notify_all();
-}
-
-void Archiver::KeepLog(std::int64_t from_log_id) {
-  commits_.Call([from_log_id](Store& store, const absl::Status& /*committed*/) {
-    store.KeepLog(from_log_id);
-  });
 }
 
 void Archiver::SaveState() {
@@ -360,6 +413,10 @@ void Archiver::SaveState() {
   // With an older state, the next start hands over some batches again, which does no harm.
   const absl::Status status = WriteArchiveState(settings_.folder + "/state", state);
   if (!status.ok()) LogFailure(status);
+  const std::int64_t from_log_id = state.log_id() == 0 ? kKeepNothing : state.log_id();
+  commits_.Call([from_log_id](Store& store, const absl::Status& /*committed*/) {
+    store.KeepLog(from_log_id);
+  });
 }
 
 }  // namespace calibd::server

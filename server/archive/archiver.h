@@ -40,9 +40,12 @@ class Archiver {
   Archiver(const Archiver&) = delete;
   Archiver& operator=(const Archiver&) = delete;
 
-  // Starts the threads. Call it after the recovery, before anything is posted to the queue. Errors:
-  // Unavailable if the folder cannot be made.
-  [[nodiscard]] absl::Status Start(Store& store);
+  // Reads the state, and makes the store keep what is not archived. Call it once after the
+  // recovery, before the storage thread has anything to do or on that thread. Errors: Unavailable
+  // if the folder cannot be made.
+  [[nodiscard]] absl::Status Prepare(Store& store);
+  // Starts the threads. Call it after Prepare.
+  void Start();
   // Hands over what is left until the deadline, and ends the threads. Call it before the queue
   // stops.
   void Stop(std::chrono::steady_clock::time_point deadline);
@@ -65,12 +68,21 @@ class Archiver {
 
   void RunLog();
   void RunBase();
+  // One turn of each thread, whose failure is logged. No exception escapes.
+  absl::StatusOr<bool> TurnLog() noexcept;
+  absl::Status TurnBase() noexcept;
   // Makes and hands over the next log file, if anything has changed. Returns whether the store has
   // more. Errors: Cancelled; those of the store.
   absl::StatusOr<bool> HandOverLog();
   absl::Status HandOverBase();
-  // Runs the command for a file until it succeeds. Errors: Cancelled when go_on returns false.
-  absl::Status HandOver(const ArchiveFile& file, std::chrono::milliseconds limit,
+  // How long the command may take at first, and when it is repeated.
+  struct TimeLimits {
+    std::chrono::milliseconds first;
+    std::chrono::milliseconds repeated;
+  };
+  // Runs the command for a file until it succeeds, and removes the file in any case. Errors:
+  // Cancelled when go_on returns false.
+  absl::Status HandOver(const ArchiveFile& file, const TimeLimits& limits,
                         const std::function<bool()>& go_on);
   // Waits for this time, or until the archiver stops. Returns false if it stops.
   bool Pause(std::chrono::milliseconds time);
@@ -78,9 +90,9 @@ class Archiver {
   void CheckLimit();
   // The batches that are not archived are not kept any longer: the next base begins anew.
   void GiveUp(const std::string& reason);
-  void KeepLog(std::int64_t from_log_id);
   // Requires mutex_ to be held.
   [[nodiscard]] bool BaseIsDue() const;
+  // Makes the state durable, and then makes the store keep the log from where the state says.
   void SaveState();
   [[nodiscard]] std::int64_t appended_bytes() const {
     return commits_.statistics().sizes.appended_log_bytes;
@@ -93,7 +105,7 @@ class Archiver {
   // Held while a view is opened for a file, with the part of the state that describes the file: the
   // views have the order of these states.
   std::mutex cutting_;
-  // Held while the state is written to its file.
+  // Held while the state is written to its file and its consequence is posted to the store.
   std::mutex saving_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -108,6 +120,7 @@ class Archiver {
   std::int64_t log_until_us_ = 0;
   std::int64_t until_us_ = 0;
   // Guarded by mutex_: of the bytes that were appended since the start, those that are archived.
+  // Negative while bytes wait that were appended before the start.
   std::int64_t archived_bytes_ = 0;
   Clock::time_point checked_limit_{};  // guarded by mutex_
   std::atomic<std::int64_t> handed_over_ = 0;

@@ -31,6 +31,8 @@ ShutdownSignal::ShutdownSignal() {
   // The failed call itself reports a closed connection, or a file that may not grow (RLIMIT_FSIZE).
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
   static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
+  // If calibd inherited that it is ignored, the exit codes of its child processes would be lost.
+  static_cast<void>(std::signal(SIGCHLD, SIG_DFL));
   sigemptyset(&signals_);
   sigaddset(&signals_, SIGTERM);
   sigaddset(&signals_, SIGINT);

@@ -7,7 +7,8 @@
 namespace calibd::server {
 
 // Turns SIGTERM and SIGINT into a request to drain. Create it before any other thread: it blocks
-// these signals for the calling thread and the threads that it starts. Ignores SIGPIPE and SIGXFSZ.
+// these signals for the calling thread and the threads that it starts. Ignores SIGPIPE and SIGXFSZ,
+// and does not ignore SIGCHLD.
 // SIGHUP is also a request to drain where it says that the terminal was closed. A service has no
 // terminal: it ignores SIGHUP, by which it is asked to reload, because calibd notices changed files
 // itself.

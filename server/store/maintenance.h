@@ -114,6 +114,9 @@ class StoreMaintenance {
   // Keeps all batches from this id on, even if they are not needed, until another call. The default
   // is to keep none.
   virtual void KeepLog(std::int64_t from_log_id) = 0;
+  // Approximate number of bytes of the log that the batches from this id on occupy, needed or not.
+  // Known after ReadLog. Cost: O(files of the log).
+  [[nodiscard]] virtual std::int64_t LogBytesFrom(std::int64_t log_id) const = 0;
   // 16 bytes: the id of the store, which no other store has.
   [[nodiscard]] virtual std::string id() const = 0;
 

@@ -108,7 +108,7 @@ SERVER_ROOMS = {
     "store": (),
     "store/local": ("base", "store"),
     "ingest": ("base", "executor", "model", "rows", "kinds", "state", "store"),
-    "archive": ("ingest", "store"),
+    "archive": ("base", "ingest", "store"),
     "compute": ("base", "executor", "rows", "state"),
     "net": ("base",),
     "answers": ("base", "model", "rows", "watch", "kinds", "state"),

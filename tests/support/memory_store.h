@@ -114,6 +114,7 @@ class MemoryStore final : public server::Store {
   [[nodiscard]] absl::StatusOr<std::unique_ptr<server::StoreView>> OpenView() override;
   [[nodiscard]] absl::StatusOr<bool> Maintain(bool /*refused*/) override { return false; }
   void KeepLog(std::int64_t /*from_log_id*/) override {}
+  [[nodiscard]] std::int64_t LogBytesFrom(std::int64_t /*log_id*/) const override { return 0; }
   [[nodiscard]] std::string id() const override { return {}; }
   [[nodiscard]] absl::Status CheckRoom(std::uint64_t /*bytes*/) const override {
     return absl::OkStatus();

@@ -59,17 +59,23 @@ std::optional<ArchiveName> ArchiveName::Parse(std::string_view text) {
   return std::nullopt;
 }
 
-absl::StatusOr<std::string> ChecksumOf(const std::string& path) {
+absl::StatusOr<std::string> ChecksumOf(const std::string& path, const OnProgress& progress) {
   CALIBD_ASSIGN_OR_RETURN(const File file, File::Open(path, O_RDONLY, "read"));
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(),
                                                                       XXH3_freeState);
   if (hash == nullptr) throw std::bad_alloc();
   XXH3_128bits_reset(hash.get());
   std::vector<char> chunk(kReadBytes);
+  CALIBD_ASSIGN_OR_RETURN(const std::int64_t bytes, FileSize(path));
   std::uint64_t offset = 0;
   for (std::size_t read = chunk.size(); read == chunk.size(); offset += read) {
     CALIBD_ASSIGN_OR_RETURN(read, file.Read(chunk.data(), chunk.size(), offset));
     XXH3_128bits_update(hash.get(), chunk.data(), read);
+    const double fraction =
+        bytes == 0 ? 1 : static_cast<double>(offset + read) / static_cast<double>(bytes);
+    if (progress != nullptr && !progress(fraction)) {
+      return absl::CancelledError(absl::StrCat("the reading of ", path, " was stopped"));
+    }
   }
   const XXH128_hash_t digest = XXH3_128bits_digest(hash.get());
   return absl::StrCat(absl::Hex(digest.high64, absl::kZeroPad16),
@@ -77,10 +83,11 @@ absl::StatusOr<std::string> ChecksumOf(const std::string& path) {
 }
 
 absl::StatusOr<ArchiveFile> DescribeArchiveFile(const std::string& path, std::string_view id,
-                                                std::int64_t number, ArchiveKind kind) {
+                                                std::int64_t number, ArchiveKind kind,
+                                                const OnProgress& progress) {
   ArchiveFile file;
   file.path = path;
-  CALIBD_ASSIGN_OR_RETURN(file.checksum, ChecksumOf(path));
+  CALIBD_ASSIGN_OR_RETURN(file.checksum, ChecksumOf(path, progress));
   CALIBD_ASSIGN_OR_RETURN(file.bytes, FileSize(path));
   file.name = ArchiveName{.store = absl::BytesToHexString(std::string(id)),
                           .number = number,

@@ -30,14 +30,16 @@ struct ArchiveName {
   [[nodiscard]] static std::optional<ArchiveName> Parse(std::string_view text);
 };
 
-// Reads the file once and returns its checksum. Errors: those of File.
-[[nodiscard]] absl::StatusOr<std::string> ChecksumOf(const std::string& path);
+// Reads the file once and returns its checksum. progress: may be null. Errors: those of File;
+// Cancelled.
+[[nodiscard]] absl::StatusOr<std::string> ChecksumOf(const std::string& path,
+                                                     const OnProgress& progress = nullptr);
 
-// Completes the description of a finished file. id: that of the store.
+// Completes the description of a finished file. id: that of the store. progress: may be null.
 [[nodiscard]] absl::StatusOr<ArchiveFile> DescribeArchiveFile(const std::string& path,
                                                               std::string_view id,
-                                                              std::int64_t number,
-                                                              ArchiveKind kind);
+                                                              std::int64_t number, ArchiveKind kind,
+                                                              const OnProgress& progress);
 
 }  // namespace calibd::server
 

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "calibd/core/status_macros.h"
@@ -64,7 +65,8 @@ class LogReader {
   io::FileInputStream stream_;
 };
 
-absl::StatusOr<store::v1::ArchiveHeader> ReadHeader(const std::string& path) {
+absl::StatusOr<store::v1::ArchiveHeader> ReadHeader(const ArchivedFile& file) {
+  const std::string& path = file.path;
   CALIBD_ASSIGN_OR_RETURN(const std::unique_ptr<LogReader> reader, LogReader::Open(path));
   store::v1::ArchiveHeader header;
   CALIBD_ASSIGN_OR_RETURN(const bool has_header, reader->Next(header));
@@ -72,6 +74,11 @@ absl::StatusOr<store::v1::ArchiveHeader> ReadHeader(const std::string& path) {
   if (header.version() > kArchiveVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " was written by a newer calibd; restore with that version"));
+  }
+  if (header.number() != file.name.number ||
+      absl::BytesToHexString(header.store_id()) != file.name.store) {
+    return absl::DataLossError(
+        absl::StrCat(path, " has the content of another file: its name is wrong"));
   }
   return header;
 }
@@ -134,7 +141,7 @@ class ArchiveFiles {
     while (read_ < logs_.size() && logs_[read_].name.number > number) {
       const ArchivedFile& file = logs_[read_++];
       if (!IsIntact(file)) continue;
-      absl::StatusOr<store::v1::ArchiveHeader> header = ReadHeader(file.path);
+      absl::StatusOr<store::v1::ArchiveHeader> header = ReadHeader(file);
       if (header.ok()) {
         intact_.push_back({.file = file, .header = *std::move(header)});
       } else {
@@ -235,7 +242,7 @@ class BaseUpdate {
     CALIBD_ASSIGN_OR_RETURN(state_, ReadState(database));
     CALIBD_ASSIGN_OR_RETURN(StateWriter writer, StateWriter::Prepare(database));
     CALIBD_RETURN_IF_ERROR(ReadBase(database));
-    if (!chain_.logs.empty()) {
+    if (Continues()) {
       CALIBD_RETURN_IF_ERROR(AddModels(database));
       CALIBD_RETURN_IF_ERROR(AddBatches(database));
     }
@@ -248,6 +255,19 @@ class BaseUpdate {
   [[nodiscard]] const std::set<std::int64_t>& deleted() const noexcept { return deleted_; }
 
  private:
+  // Whether there are log files and the first begins where the base ends, or before. The others
+  // begin where the one before them ends.
+  bool Continues() {
+    if (chain_.logs.empty()) return false;
+    const ArchivedLog& first = chain_.logs.front();
+    if (first.header.first_log_id() <= state_.first_log_id) return true;
+    restored_.problems.push_back(
+        absl::StrCat(first.file.path, " begins with batch ", first.header.first_log_id(),
+                     " of the log, but the base ends before batch ", state_.first_log_id,
+                     ": this log file and ", chain_.logs.size() - 1, " after it cannot be used"));
+    return false;
+  }
+
   absl::Status ReadBase(const Database& database) {
     CALIBD_ASSIGN_OR_RETURN(Statement ids, Statement::Prepare(database, "SELECT id FROM models"));
     absl::StatusOr<bool> row = ids.Next();
@@ -280,6 +300,11 @@ class BaseUpdate {
             table.Insert({std::int64_t{model.id()}, std::string_view(model.declaration())}));
       }
     }
+    for (const std::int64_t id : remaining) {
+      if (models_.contains(id)) continue;
+      restored_.problems.push_back(absl::StrCat(
+          "model ", id, " is missing, because no file has its declaration; its batches are lost"));
+    }
     state_.next_model_id = std::max(state_.next_model_id, last.end_model_id());
     return absl::OkStatus();
   }
@@ -288,7 +313,13 @@ class BaseUpdate {
     CALIBD_ASSIGN_OR_RETURN(TableWriter table,
                             TableWriter::Prepare(database, Table::kLog, &state_.sum(Table::kLog)));
     for (const ArchivedLog& log : chain_.logs) {
-      CALIBD_RETURN_IF_ERROR(AddBatches(log, table));
+      const absl::Status status = AddBatches(log, table);
+      if (absl::IsDataLoss(status)) {
+        // What is before it is restored.
+        restored_.problems.emplace_back(status.message());
+        return absl::OkStatus();
+      }
+      CALIBD_RETURN_IF_ERROR(status);
       ++restored_.log_files;
       if (log.header.time_us() != 0) restored_.until_us = log.header.time_us();
     }

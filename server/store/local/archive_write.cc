@@ -5,16 +5,32 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/store/local/archive_file.h"
 #include "server/store/local/database_state.h"
+#include "server/store/local/local_store.h"
 #include "server/store/local/local_view.h"
 #include "server/store/local/table.h"
 
 namespace calibd::server {
 namespace {
+
+// A base leaves this room on the disk, for the batches that come while it is handed over.
+constexpr std::uint64_t kRoomBesideBase = 2 * LogFiles::kSegmentBytes;
+
+absl::Status CheckRoomForBase(const std::string& folder, std::uint64_t bytes) {
+  std::error_code error;
+  const std::uintmax_t available = std::filesystem::space(folder, error).available;
+  if (error || available > bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("a base of the archive needs ", bytes,
+                                                   " bytes of disk, but ", available, " are free"));
+}
 
 // Adds the ids of all models, and the declarations of new ones.
 absl::Status AddModels(const Database& database, store::v1::ArchiveHeader& header) {
@@ -71,9 +87,17 @@ absl::StatusOr<ArchiveFile> LocalView::WriteArchiveBase(std::int64_t number,
                                                         const std::string& folder,
                                                         const OnProgress& progress) const {
   const std::string path = folder + "/base";
-  std::remove(path.c_str());
+  RemoveCopy(path);
+  std::uint64_t bytes = kRoomBesideBase + static_cast<std::uint64_t>(store_.sizes().catalog_bytes);
+  for (const LogFiles::Extent& extent : extents_) bytes += extent.needed_bytes;
+  CALIBD_RETURN_IF_ERROR(CheckRoomForBase(folder, bytes));
+  absl::Cleanup remove_unfinished = [&path] { RemoveCopy(path); };
   CALIBD_RETURN_IF_ERROR(MakeCopy(path, progress));
-  return DescribeArchiveFile(path, extents_.back().store_id.view(), number, ArchiveKind::kBase);
+  CALIBD_ASSIGN_OR_RETURN(ArchiveFile file,
+                          DescribeArchiveFile(path, extents_.back().store_id.view(), number,
+                                              ArchiveKind::kBase, progress));
+  std::move(remove_unfinished).Cancel();
+  return file;
 }
 
 absl::StatusOr<ArchiveFile> LocalView::WriteArchiveLog(store::v1::ArchiveHeader& header,
@@ -93,12 +117,19 @@ absl::StatusOr<ArchiveFile> LocalView::WriteArchiveLog(store::v1::ArchiveHeader&
   header.clear_models();
   CALIBD_RETURN_IF_ERROR(AddModels(database_, header));
   const std::string path = folder + "/log";
+  // A killed command may still read the former file.
+  std::remove(path.c_str());
+  absl::Cleanup remove_unfinished = [&path] { std::remove(path.c_str()); };
   {
     CALIBD_ASSIGN_OR_RETURN(const File file,
-                            File::Open(path, O_WRONLY | O_CREAT | O_TRUNC, "write"));
+                            File::Open(path, O_WRONLY | O_CREAT | O_EXCL, "write"));
     CALIBD_RETURN_IF_ERROR(WriteLog(header, source, file));
   }
-  return DescribeArchiveFile(path, id, header.number(), ArchiveKind::kLog);
+  CALIBD_ASSIGN_OR_RETURN(
+      ArchiveFile file,
+      DescribeArchiveFile(path, id, header.number(), ArchiveKind::kLog, /*progress=*/nullptr));
+  std::move(remove_unfinished).Cancel();
+  return file;
 }
 
 }  // namespace calibd::server

@@ -131,11 +131,13 @@ absl::Status LocalView::MakeCopy(const std::string& path, const OnProgress& prog
   return AddLog(extents_, path, [&](double done) { return progress(0.5 + done / 2); });
 }
 
-void RemoveUnfinishedCopy(const std::string& folder) {
+void RemoveCopy(const std::string& path) {
   std::error_code error;
   for (const char* suffix : {"", "-journal", "-wal", "-shm"}) {
-    std::filesystem::remove(CopyPath(folder) + suffix, error);
+    std::filesystem::remove(path + suffix, error);
   }
 }
+
+void RemoveUnfinishedCopy(const std::string& folder) { RemoveCopy(CopyPath(folder)); }
 
 }  // namespace calibd::server

@@ -85,6 +85,9 @@ class LocalStore final : public Store {
   // Checkpoints if the write-ahead log is long or the disk is full, then retires.
   [[nodiscard]] absl::StatusOr<bool> Maintain(bool refused) override;
   void KeepLog(std::int64_t from_log_id) override { log_->KeepFrom(from_log_id); }
+  [[nodiscard]] std::int64_t LogBytesFrom(std::int64_t log_id) const override {
+    return log_->BytesFrom(log_id);
+  }
   [[nodiscard]] std::string id() const override { return std::string(state_.id.view()); }
   [[nodiscard]] absl::Status CheckRoom(std::uint64_t bytes) const override;
   [[nodiscard]] std::uint64_t log_room() const override { return log_->room(); }

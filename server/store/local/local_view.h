@@ -53,6 +53,8 @@ class LocalView final : public StoreView {
   std::vector<LogFiles::Extent> extents_;
 };
 
+// Removes a copy, complete or not, and the files that SQLite keeps beside it.
+void RemoveCopy(const std::string& path);
 // Removes the incomplete copy of an earlier process.
 void RemoveUnfinishedCopy(const std::string& folder);
 

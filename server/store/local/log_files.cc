@@ -215,6 +215,19 @@ std::int64_t LogFiles::bytes() const noexcept {
   return static_cast<std::int64_t>(bytes);
 }
 
+std::int64_t LogFiles::BytesFrom(std::int64_t log_id) const noexcept {
+  double bytes = 0;
+  for (const LogSegment& segment : segments_) {
+    const std::int64_t end = segment.end_log_id();
+    if (end <= log_id || segment.empty()) continue;
+    const std::int64_t batches = end - segment.first_log_id();
+    const std::int64_t counted = std::min(batches, end - log_id);
+    bytes += static_cast<double>(segment.end()) * static_cast<double>(counted) /
+             static_cast<double>(batches);
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
 void LogFiles::SumWritten() noexcept {
   std::uint64_t written = 0;
   for (const LogSegment& segment : segments_) written += segment.end();
@@ -427,7 +440,8 @@ std::vector<LogFiles::Extent> LogFiles::extents() const {
                        .first_log_id = segment.first_log_id(),
                        .end_log_id = segment.end_log_id(),
                        .end = segment.end(),
-                       .needed = segment.needed()});
+                       .needed = segment.needed(),
+                       .needed_bytes = segment.needed_bytes()});
   }
   return extents;
 }

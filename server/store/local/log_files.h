@@ -96,6 +96,9 @@ class LogFiles {
   [[nodiscard]] std::int64_t bytes() const noexcept;
   // Disk space that is in use, in bytes. Any thread; known after Read.
   [[nodiscard]] std::int64_t written_bytes() const noexcept { return written_bytes_; }
+  // Disk space that is in use for the batches from this id on, in bytes; the share of the file that
+  // holds the first of them is estimated by the ids. Call it after Read.
+  [[nodiscard]] std::int64_t BytesFrom(std::int64_t log_id) const noexcept;
   // Size of all frames that were written since Open, in bytes. Any thread.
   [[nodiscard]] std::int64_t total_bytes() const noexcept { return total_bytes_; }
 
@@ -132,8 +135,9 @@ class LogFiles {
     std::int64_t end_log_id = 0;
     // Offset of their end in the file.
     std::uint64_t end = 0;
-    // Whether each batch is needed, in the order of ids.
+    // Whether each batch is needed, in the order of ids, and the size of the needed ones in bytes.
     std::vector<bool> needed;
+    std::uint64_t needed_bytes = 0;
   };
   // While the files are held, no segment is removed or replaced, and needed batches stay needed.
   void Hold() noexcept { ++holders_; }

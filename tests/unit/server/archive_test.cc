@@ -22,8 +22,11 @@
 namespace calibd::server {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 using ::testing::SizeIs;
 
 constexpr std::uint64_t kSegmentBytes = 16384;
@@ -279,6 +282,120 @@ TEST_F(ArchiveTest, TheLogIsKeptUntilItIsArchived) {
   EXPECT_EQ(Log(number).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// A base may be missing although log files name it, because its hand-over failed before a gap.
+TEST_F(ArchiveTest, LogFilesThatDoNotContinueTheBaseAreReported) {
+  Create(1);
+  Append(1);
+  Base(10);
+  Append(1);
+  header_.set_first_log_id(3);
+  Append(1);
+  ASSERT_TRUE(Log(11).ok());
+  Append(1);
+  ASSERT_TRUE(Log(12).ok());
+  const auto restored = Restore();
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->batches, ElementsAre(1));
+  EXPECT_EQ(restored->store.log_files, 0);
+  EXPECT_EQ(restored->store.until_us, 0);
+  EXPECT_THAT(restored->store.problems,
+              ElementsAre(HasSubstr("begins with batch 3 of the log, but the base ends before "
+                                    "batch 2")));
+}
+
+TEST_F(ArchiveTest, AModelWithoutItsDeclarationIsReported) {
+  Create(1);
+  Base(10);
+  Create(2);
+  Append(2);
+  header_.set_first_model_id(3);
+  ASSERT_TRUE(Log(11).ok());
+  const auto restored = Restore();
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->models, ElementsAre(1));
+  EXPECT_THAT(restored->store.problems, ElementsAre(HasSubstr("model 2 is missing")));
+}
+
+TEST_F(ArchiveTest, AFileUnderTheNameOfAnotherIsNotUsed) {
+  Create(1);
+  Base(10);
+  Append(1);
+  ASSERT_TRUE(Log(11).ok());
+  for (const auto& entry : std::filesystem::directory_iterator(archive_)) {
+    auto name = ArchiveName::Parse(entry.path().filename().string());
+    ASSERT_TRUE(name.has_value());
+    if (name->kind != ArchiveKind::kLog) continue;
+    name->number = 12;
+    std::filesystem::rename(entry.path(), archive_ / name->Text());
+    break;
+  }
+  const auto restored = Restore();
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->batches, SizeIs(0));
+  EXPECT_THAT(restored->store.problems, ElementsAre(HasSubstr("its name is wrong")));
+}
+
+TEST_F(ArchiveTest, AnUnfinishedBaseIsRemoved) {
+  Create(1);
+  Append(1);
+  const auto view = *store_->OpenView();
+  const std::string base = Path("base");
+  bool copied = false;
+  // The copying ends below 1, and the computation of the checksum at 1.
+  for (const double end : {0.25, 1.0}) {
+    const auto file = view->WriteArchiveBase(10, folder_.path().string(), [&](double fraction) {
+      copied = copied || std::filesystem::exists(base);
+      return fraction < end;
+    });
+    EXPECT_EQ(file.status().code(), absl::StatusCode::kCancelled) << end;
+    EXPECT_FALSE(std::filesystem::exists(base));
+    EXPECT_FALSE(std::filesystem::exists(base + "-journal"));
+  }
+  EXPECT_TRUE(copied);
+}
+
+// The limit counts what an earlier process has left, which may fill the disk.
+TEST_F(ArchiveTest, WhatWaitedAtTheLastStopCounts) {
+  Create(1);
+  for (int i = 0; i < 20; ++i) Append(1, 6000);
+  std::filesystem::create_directories(Path("spool"));
+  store::v1::ArchiveState state = ReadArchiveState(Path("spool/state"), store_->id());
+  state.set_number(5);
+  state.set_log_id(11);
+  state.set_model_id(2);
+  state.set_previous("checksum");
+  state.add_base_numbers(4);
+  ASSERT_TRUE(WriteArchiveState(Path("spool/state"), state).ok());
+  std::ofstream(Path("spool/base")).put('x');
+  const std::string id = store_->id();
+  store_.reset();
+  auto opened = LocalStore::Open(Path("store"), kSegmentBytes);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const auto ignore = [](const auto&) { return absl::OkStatus(); };
+  ASSERT_TRUE((*opened)->ReadModels(ignore).ok());
+  ASSERT_TRUE((*opened)->ReadLog(ignore).ok());
+  (*opened)->FinishRecovery({});
+  EXPECT_EQ((*opened)->LogBytesFrom(21), 0);
+  EXPECT_GT((*opened)->LogBytesFrom(1), 120000);
+  EXPECT_THAT((*opened)->LogBytesFrom(11), AllOf(Gt(50000), Lt(70000)));
+  Store& store = **opened;
+  CommitQueue commits(*std::move(opened), [](const absl::Status& status) { FAIL() << status; });
+  Archiver archiver(
+      {.command = "[ ] || false %p %f", .folder = Path("spool"), .most_waiting_bytes = 30000},
+      commits);
+  ASSERT_TRUE(archiver.Prepare(store).ok());
+  EXPECT_FALSE(std::filesystem::exists(Path("spool/base")));
+  EXPECT_THAT(archiver.statistics().waiting_bytes, AllOf(Gt(50000), Lt(70000)));
+  archiver.Start();
+  ASSERT_TRUE(testing::WaitFor([&] { return archiver.statistics().gaps > 0; }));
+  archiver.Stop(std::chrono::steady_clock::now());
+  commits.Stop();
+  // No log file after the gap continues what is before it.
+  state = ReadArchiveState(Path("spool/state"), id);
+  EXPECT_EQ(state.previous(), "");
+  for (const std::int64_t base : state.base_numbers()) EXPECT_GT(base, 4);
+}
+
 // A command that waits too long for its archive costs a gap, and the archive then begins anew.
 TEST_F(ArchiveTest, WhatWaitsTooLongIsGivenUp) {
   Create(1);
@@ -297,8 +414,10 @@ TEST_F(ArchiveTest, WhatWaitsTooLongIsGivenUp) {
                      .most_waiting_bytes = 5000},
                     commits);
   commits.Call([&](Store& store, const absl::Status& /*committed*/) {
-    EXPECT_TRUE(archiver.Start(store).ok());
+    EXPECT_TRUE(archiver.Prepare(store).ok());
   });
+  commits.Flush();
+  archiver.Start();
   ASSERT_TRUE(testing::WaitFor([&] { return archiver.statistics().base_time_s > 0; }));
   append(100);
   ASSERT_TRUE(testing::WaitFor([&] {
