@@ -163,7 +163,7 @@ std::set<std::string> MetricsOfAlertRules() {
 }
 
 TEST_F(MetricsTest, MetricsOfTheAlertRulesAreExported) {
-  Start({"--archive-command", "true"});
+  Start({"--archive-command", "true %p %f"});
   client_->CreateFixed("models/direct", 10);
   Observe("models/direct", Draw(50));
   v1::Model later;
