@@ -138,7 +138,8 @@ std::string Identity::Scoped(std::string_view id) const {
 
 std::string OwnerOf(const absl::StatusOr<Identity>& identity, std::string address) {
   // Addresses have no "@".
-  return identity.ok() && !identity->unrestricted() ? absl::StrCat("@", identity->name()) : address;
+  return identity.ok() && !identity->unrestricted() ? absl::StrCat("@", identity->name())
+                                                    : std::move(address);
 }
 
 absl::StatusOr<std::shared_ptr<const Policy>> ReadPolicy(const std::string& file) {

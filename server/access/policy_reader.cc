@@ -113,8 +113,9 @@ class PolicyReader {
       if (tables == nullptr || !node.is_array_of_tables()) {
         return Fault(node, "principal", "not a list of tables", "[[principal]]");
       }
-      for (const toml::node& table : *tables)
+      for (const toml::node& table : *tables) {
         CALIBD_RETURN_IF_ERROR(ReadPrincipal(*table.as_table()));
+      }
     }
     if (policy_->principals_.empty()) {
       return absl::InvalidArgumentError(
