@@ -72,8 +72,9 @@ bool IsLoopbackHost(const std::string& host) {
 
 // Whether what is sent to an address of gRPC stays on this machine; false for a list of addresses.
 bool IsLoopback(absl::string_view address) {
-  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:"))
+  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:")) {
     return true;
+  }
   for (const char* const scheme : {"dns:", "ipv4:", "ipv6:"}) {
     if (absl::ConsumePrefix(&address, scheme)) break;
   }
