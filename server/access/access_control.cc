@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/base/errors.h"
+#include "server/base/read_file.h"
 
 namespace calibd::server {
 namespace {
@@ -62,35 +63,12 @@ absl::Status RevokedError(std::string_view resource) {
                                 "--access-file, and call again with a valid token"));
 }
 
-absl::Status UnreadableError(const std::string& file, std::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(file, " cannot be read: ", View(why), "; name a TOML file"));
-}
-
-// Reads what is left of an open file, up to the limit. Errors: InvalidArgument.
-absl::StatusOr<std::string> ReadAll(int fd, const std::string& file) {
-  struct stat status {};
-  if (fstat(fd, &status) != 0) return UnreadableError(file, std::strerror(errno));
-  if (S_ISDIR(status.st_mode)) return UnreadableError(file, std::strerror(EISDIR));
-  if (!S_ISREG(status.st_mode)) return UnreadableError(file, "it is not a regular file");
-  std::string text;
-  std::array<char, 1 << 16> part{};
-  while (text.size() <= kMostBytes) {
-    const ssize_t size = read(fd, part.data(), part.size());
-    if (size == 0) return text;
-    if (size < 0 && errno != EINTR) return UnreadableError(file, std::strerror(errno));
-    if (size > 0) text.append(part.data(), static_cast<std::size_t>(size));
-  }
-  return UnreadableError(file, absl::StrCat("it has more than ", kMostBytes, " bytes"));
-}
-
-// Errors: InvalidArgument. Does not wait, whatever kind of file it is.
+// Errors: InvalidArgument.
 absl::StatusOr<std::string> ReadText(const std::string& file) {
-  const int fd = open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return UnreadableError(file, std::strerror(errno));
-  absl::StatusOr<std::string> text = ReadAll(fd, file);
-  close(fd);
-  return text;
+  absl::StatusOr<std::string> text = ReadFile(file, kMostBytes);
+  if (text.ok()) return text;
+  return absl::InvalidArgumentError(absl::StrCat(
+      file, " cannot be read: ", std::string(text.status().message()), "; name a TOML file"));
 }
 
 // The hash of a text, or of the error that prevented reading it.
@@ -197,11 +175,8 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
 
 absl::Status AccessControl::Refuse(const Credentials& credentials, absl::Status status) const {
   ++unauthenticated_;
-  audit_.RecordDenial({.principal = "",
-                       .address = credentials.address,
-                       .method = credentials.method,
-                       .resource = "",
-                       .status = status.code()});
+  audit_.RecordDenial(
+      {.address = credentials.address, .method = credentials.method, .status = status.code()});
   return status;
 }
 
@@ -230,8 +205,9 @@ absl::StatusOr<Identity> AccessControl::Resolve(
                      "server's --access-file");
   }
   return MakeError(absl::StatusCode::kUnauthenticated, "UNKNOWN_TOKEN",
-                   "the server's --access-file has no such token: it was revoked, or what was sent "
-                   "is no token (send \"authorization: Bearer TOKEN\")");
+                   "the server's --access-file has no such token: a principal needs the line that "
+                   "`calibctl token create` printed, which applies after a few seconds; or the "
+                   "token was revoked or is not complete");
 }
 
 absl::StatusOr<Identity> AccessControl::Renew(const Identity& caller,
@@ -304,23 +280,14 @@ void AccessControl::Reload() {
   // Only now, so that a lack of memory above does not lose the change.
   content_ = content;
   file_invalid_ = !read.ok();
+  audit_.Record({.method = kReloadMethod, .status = read.status().code()});
   if (!read.ok()) {
     ++failed_reloads_;
-    audit_.Record({.principal = "",
-                   .address = "",
-                   .method = kReloadMethod,
-                   .resource = "",
-                   .status = read.status().code()});
     spdlog::error("the access file is invalid, so that the former one applies: {}",
                   std::string(read.status().message()));
     return;
   }
   ++reloads_;
-  audit_.Record({.principal = "",
-                 .address = "",
-                 .method = kReloadMethod,
-                 .resource = "",
-                 .status = absl::StatusCode::kOk});
   spdlog::info("the access file has changed and applies: {} principals", (*read)->principals());
 }
 

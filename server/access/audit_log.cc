@@ -30,7 +30,7 @@ constexpr std::size_t kLongestResource = 300;
 constexpr mode_t kFileMode = 0600;
 
 int OpenToAppend(const std::string& file) {
-  return open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kFileMode);
+  return open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kFileMode);
 }
 
 std::string LineOf(const AuditEntry& entry, std::chrono::system_clock::time_point time) {
@@ -79,7 +79,8 @@ absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(const std::string& file
                      "; name a file in a folder in which calibd may create files"));
   }
   log->size_ = static_cast<std::size_t>(status.st_size);
-  log->refilled_ = std::chrono::steady_clock::now();
+  // A line that a full disk or a crash has torn must not take the next one with it.
+  if (log->size_ > 0 && pread(log->fd_, &log->last_, 1, status.st_size - 1) != 1) log->last_ = '\0';
   log->thread_ = std::thread([raw = log.get()] { raw->Run(); });
   return log;
 }
@@ -111,15 +112,10 @@ void AuditLog::RecordDenial(AuditEntry entry) {
   if (!enabled()) return;
   {
     const std::lock_guard lock(mutex_);
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::chrono::duration<double>(now - refilled_).count();
-    denials_ = std::min(kDenialBurst, denials_ + seconds * kDenialsPerSecond);
-    refilled_ = now;
-    if (denials_ < 1) {
+    if (!denials_.Take(TokenBucket::Time::clock::now())) {
       ++denials_left_out_;
       return;
     }
-    denials_ -= 1;
   }
   Record(std::move(entry));
 }

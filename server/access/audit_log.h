@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/base/token_bucket.h"
 
 namespace calibd::server {
 
@@ -98,10 +99,9 @@ class AuditLog {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Queued> queue_;                          // guarded by mutex_
-  bool stopping_ = false;                             // guarded by mutex_
-  double denials_ = kDenialBurst;                     // guarded by mutex_
-  std::chrono::steady_clock::time_point refilled_{};  // guarded by mutex_
+  std::deque<Queued> queue_;                              // guarded by mutex_
+  bool stopping_ = false;                                 // guarded by mutex_
+  TokenBucket denials_{kDenialsPerSecond, kDenialBurst};  // guarded by mutex_
   std::atomic<std::int64_t> written_ = 0;
   std::atomic<std::int64_t> lost_ = 0;
   std::atomic<std::int64_t> denials_left_out_ = 0;

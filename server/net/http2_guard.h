@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "server/base/token_bucket.h"
 #include "server/net/byte_budget.h"
 #include "server/net/byte_list.h"
 #include "server/net/header_block.h"
@@ -21,7 +22,6 @@
 #include "server/net/peer_limits.h"
 #include "server/net/relay_statistics.h"
 #include "server/net/response_blocks.h"
-#include "server/net/token_bucket.h"
 
 namespace calibd::server {
 

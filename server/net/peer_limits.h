@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "server/base/token_bucket.h"
 #include "server/net/byte_budget.h"
-#include "server/net/token_bucket.h"
 
 namespace calibd::server {
 

@@ -22,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
+#include "server/base/read_file.h"
 #include "server/net/certificate_names.h"
 #include "server/net/tls_session.h"
 
@@ -43,18 +44,13 @@ absl::Status FileError(const char* flag, const std::string& path, std::string_vi
       absl::StrCat(flag, " ", path, absl::string_view(fault.data(), fault.size())));
 }
 
-absl::StatusOr<std::string> ReadFile(const char* flag, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return FileError(flag, path, absl::StrCat(" cannot be read: ", std::strerror(errno)));
-  std::string text(kMaxFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || (file.fail() && !file.eof()) || file.gcount() == 0) {
-    return FileError(flag, path, " is empty or not a file; expected PEM");
+absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path) {
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
+  if (!text.ok()) {
+    return FileError(flag, path,
+                     absl::StrCat(" cannot be read: ", std::string(text.status().message())));
   }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMaxFileBytes) {
-    return FileError(flag, path, absl::StrCat(" is larger than ", kMaxFileBytes, " bytes"));
-  }
+  if (text->empty()) return FileError(flag, path, " is empty; expected PEM");
   return text;
 }
 
@@ -233,10 +229,10 @@ void TlsCertificates::Run() {
 
 absl::StatusOr<TlsCertificates::Contents> TlsCertificates::Read() const {
   Contents contents;
-  CALIBD_ASSIGN_OR_RETURN(contents.certificate, ReadFile("--tls-certificate", files_.certificate));
-  CALIBD_ASSIGN_OR_RETURN(contents.key, ReadFile("--tls-key", files_.key));
+  CALIBD_ASSIGN_OR_RETURN(contents.certificate, ReadPem("--tls-certificate", files_.certificate));
+  CALIBD_ASSIGN_OR_RETURN(contents.key, ReadPem("--tls-key", files_.key));
   if (!files_.client_ca.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(contents.client_ca, ReadFile("--tls-client-ca", files_.client_ca));
+    CALIBD_ASSIGN_OR_RETURN(contents.client_ca, ReadPem("--tls-client-ca", files_.client_ca));
   }
   return contents;
 }

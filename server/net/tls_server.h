@@ -12,9 +12,9 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "server/base/token_bucket.h"
 #include "server/net/tls_certificates.h"
 #include "server/net/tls_session.h"
-#include "server/net/token_bucket.h"
 
 namespace calibd::server {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "server/base/token_bucket.h"
 #include "server/net/peer_identity.h"
-#include "server/net/token_bucket.h"
 
 namespace calibd::server {
 

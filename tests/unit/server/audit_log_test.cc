@@ -129,6 +129,14 @@ TEST_F(AuditLogTest, ALineForWhichTheDiskHadNoRoomEndsBeforeTheNext) {
   EXPECT_EQ(nlohmann::json::parse(lines[1])["method"], "CreateModel");
 }
 
+TEST_F(AuditLogTest, ALineThatAnEarlierProcessHasTornEndsBeforeTheNext) {
+  std::ofstream(path()) << "{\"time\":\"20";
+  Opened()->Record({.method = "Backup"});
+  const std::vector<std::string> lines = Lines(path());
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_EQ(nlohmann::json::parse(lines[1])["method"], "Backup");
+}
+
 TEST_F(AuditLogTest, ErrorsNameTheFile) {
   EXPECT_THAT(std::string(AuditLog::Open("/nonexistent/audit", 4096).status().message()),
               HasSubstr("--audit-log /nonexistent/audit cannot be written: No such file"));

@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_NET_TOKEN_BUCKET_H_
-#define CALIBD_SERVER_NET_TOKEN_BUCKET_H_
+#ifndef CALIBD_SERVER_BASE_TOKEN_BUCKET_H_
+#define CALIBD_SERVER_BASE_TOKEN_BUCKET_H_
 
 #include <algorithm>
 #include <chrono>
@@ -44,4 +44,4 @@ class TokenBucket {
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_NET_TOKEN_BUCKET_H_
+#endif  // CALIBD_SERVER_BASE_TOKEN_BUCKET_H_
