@@ -73,9 +73,7 @@ const Principal* Policy::FindCertificate(const std::vector<std::string>& names) 
   bool unique = true;
   for (const Certificate& one : certificates_) {
     const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      // Names of hosts have no case.
-      return name == one.pattern || MatchesPrefix(one.pattern, name) ||
-             (absl::StartsWith(one.pattern, "dns:") && absl::EqualsIgnoreCase(one.pattern, name));
+      return name == one.pattern || MatchesPrefix(one.pattern, name);
     });
     if (!matches) continue;
     if (best == nullptr || one.pattern.size() > best->pattern.size()) {

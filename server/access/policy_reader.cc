@@ -206,14 +206,17 @@ class PolicyReader {
                : Fault(at, "tokens", "there twice", "each token once in the file");
   }
 
-  absl::Status ReadCertificate(const toml::node& at, const std::string& text) {
+  absl::Status ReadCertificate(const toml::node& at, std::string text) {
     if (!IsCertificatePattern(text)) {
       return Fault(at, "certificates", Quoted(text), kCertificateForm);
     }
+    // Names of hosts have no case. Certificates have them in lower case; see CertificateNames.
+    if (absl::StartsWith(text, "dns:")) absl::AsciiStrToLower(&text);
     if (!certificates_.insert(text).second) {
       return Fault(at, "certificates", Quoted(text), "each pattern once in the file");
     }
-    policy_->certificates_.push_back({.pattern = text, .principal = policy_->principals_.size()});
+    policy_->certificates_.push_back(
+        {.pattern = std::move(text), .principal = policy_->principals_.size()});
     return absl::OkStatus();
   }
 

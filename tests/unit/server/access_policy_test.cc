@@ -110,7 +110,7 @@ TEST(PolicyTest, TheLongestPatternOfACertificateDecides) {
   const auto policy = Parsed(
       "[[principal]]\nname = \"team\"\ncertificates = [\"spiffe://corp/ns/fraud/*\"]\n"
       "[[principal]]\nname = \"batch\"\n"
-      "certificates = [\"spiffe://corp/ns/fraud/sa/batch\", \"dns:batch.corp\"]\n"
+      "certificates = [\"spiffe://corp/ns/fraud/sa/batch\", \"dns:Batch.Corp\"]\n"
       "[[principal]]\nname = \"other\"\ncertificates = [\"dns:other.corp\"]\n");
   const auto name = [&](const std::vector<std::string>& names) -> std::string {
     const Principal* const found = policy->FindCertificate(names);
@@ -119,7 +119,7 @@ TEST(PolicyTest, TheLongestPatternOfACertificateDecides) {
   EXPECT_EQ(name({"spiffe://corp/ns/fraud/sa/web"}), "team");
   EXPECT_EQ(name({"spiffe://corp/ns/fraud/sa/batch"}), "batch");
   EXPECT_EQ(name({"dns:unknown", "spiffe://corp/ns/fraud/sa/batch"}), "batch");
-  EXPECT_EQ(name({"dns:Batch.Corp"}), "batch");
+  EXPECT_EQ(name({"dns:batch.corp"}), "batch");
   EXPECT_EQ(name({"spiffe://corp/ns/fraud"}), "");
   EXPECT_EQ(name({"spiffe://corp/ns/fraudulent/x"}), "");
   // Equally long patterns of two principals.
