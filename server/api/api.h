@@ -241,9 +241,10 @@ class Api {
   StoreUpkeep upkeep_;
 };
 
-// The methods of the API and their rights, the only place that states them. StreamObservations is
-// not among the functions: the transport serves it. AcknowledgeAlarm, CreateModel and UpdateModel
-// change what all users of a model see.
+// The methods of the API and their rights. A writer may also declare a model that exists; see
+// MayDeclare. Paths of HTTP outside of the API have their rights in kRoutes of http_answer.cc.
+// StreamObservations is not among the functions: the transport serves it. AcknowledgeAlarm,
+// CreateModel and UpdateModel change what all users of a model see.
 inline constexpr Method kCreateModel{
     "CreateModel", {Role::kOperator, Scope::kModel, kAudited}, &Api::CreateModel};
 inline constexpr Method kGetModel{"GetModel", {Role::kReader}, &Api::GetModel};

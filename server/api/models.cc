@@ -128,7 +128,7 @@ absl::Status Api::CreateModel(const v1::CreateModelRequest& request,
   const Identity& caller = *reply->context().identity;
   const std::string& name = request.model().name();
   // A writer may declare a model that exists; see MayDeclare.
-  const bool may_create = caller.Has(Role::kOperator, name);
+  const bool may_create = caller.Has(kCreateModel.right.role, name);
   const bool may_read = caller.Has(Role::kReader, name);
   absl::StatusOr<ModelDeclaration> declaration = Check(parts_, request.model());
   absl::Status status = declaration.status();
@@ -149,7 +149,7 @@ absl::Status Api::CreateModel(const v1::CreateModelRequest& request,
   }
   // The model was deleted since the right of the caller was checked.
   if (!may_create && absl::IsNotFound(status)) {
-    return CheckAccess(reply->context(), Role::kOperator, "model.name", name);
+    return CheckAccess(reply->context(), kCreateModel.right.role, "model.name", name);
   }
   return may_read ? status : HideModel(parts_, request.model(), std::move(status));
 }

@@ -83,8 +83,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
         timer_(stream_.get_executor()) {
     beast::error_code ignored;
     const tcp::endpoint peer = stream_.tcp().socket().remote_endpoint(ignored);
-    peer_ = FormatAddress(peer);
-    client_.address = peer_;
+    client_.address = FormatAddress(peer);
   }
   ~Session() { EndCall(); }
   Session(const Session&) = delete;
@@ -112,11 +111,12 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   void EndHandshake(const beast::error_code& error) {
     const TlsSession& tls = *stream_.tls();
     if (tls.state() == TlsSession::State::kFailed) {
-      endpoint_.tls_->CountFailure(tls.failure(), tls.explanation(), peer_);
+      endpoint_.tls_->CountFailure(tls.failure(), tls.explanation(), client_.address);
       Shut();
     } else if (error) {
       if (error == beast::error::timeout) {
-        endpoint_.tls_->CountFailure(TlsFailure::kTooSlow, "the handshake took too long", peer_);
+        endpoint_.tls_->CountFailure(TlsFailure::kTooSlow, "the handshake took too long",
+                                     client_.address);
       }
     } else {
       identity_ = tls.identity();
@@ -197,7 +197,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       return;
     }
     const std::uint64_t length = parser_->content_length().value_or(0);
-    body_memory_ = std::make_unique<CallReservation>(endpoint_.api_.memory, peer_);
+    body_memory_ = std::make_unique<CallReservation>(endpoint_.api_.memory, client_.address);
     if (absl::Status reserved = body_memory_->Add(length); !reserved.ok()) {
       Fail(reserved);
       return;
@@ -285,14 +285,14 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     }
     begun_ = true;
     call_ =
-        std::make_shared<JsonCall>(endpoint_.api_.memory, peer_, *route_,
+        std::make_shared<JsonCall>(endpoint_.api_.memory, client_.address, *route_,
                                    [executor = stream_.get_executor(), weak = weak_from_this()] {
                                      boost::asio::post(executor, [weak] {
                                        if (const auto self = weak.lock()) self->Continue();
                                      });
                                    });
     Strand& queue = body_memory_ != nullptr ? queues_->with_body : queues_->without_body;
-    queue.Post([&api = endpoint_.api_.api, route = route_, call = call_, peer = peer_,
+    queue.Post([&api = endpoint_.api_.api, route = route_, call = call_, peer = client_.address,
                 http_request = std::make_shared<const JsonRequest>(std::move(request_)),
                 // Released once the request is passed on; null without a body.
                 memory = std::shared_ptr<CallReservation>(std::move(body_memory_))] {
@@ -486,8 +486,6 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   HttpEndpoint& endpoint_;
   std::unique_ptr<ConnectionSlots::Slot> slot_;
   std::shared_ptr<Queues> queues_;
-  // The client's address with its port.
-  std::string peer_;
   // Null without a certificate of the client.
   std::shared_ptr<const PeerIdentity> identity_;
   HttpPeer client_;

@@ -17,10 +17,11 @@ CallContext CallServer::ContextOf(const char* method,
   Credentials credentials{.address = call.address, .method = method};
   const auto [begin, end] = context.client_metadata().equal_range("authorization");
   if (begin != end) credentials.authorization = {begin->second.data(), begin->second.size()};
-  if (const auto certificate = IdentityOf(call.caller)) {
+  const AccessControl& access = api.parts().access;
+  if (const auto certificate = access.enabled() ? IdentityOf(call.caller) : nullptr) {
     credentials.certificate_names = certificate->names;
   }
-  call.identity = api.parts().access.Identify(credentials);
+  call.identity = access.Identify(credentials);
   call.owner = OwnerOf(call.identity, CallerAddress(call.caller));
   return call;
 }
