@@ -52,7 +52,8 @@ absl::Status Restore(const RestoreArguments& arguments) {
             << restored.log_files << " log files with " << restored.batches << " batches.\n";
   if (restored.until_us != 0) {
     std::cout << "All that was acknowledged until " << TimeText(restored.until_us)
-              << " is restored; of what was acknowledged later, only the batches below are.\n";
+              << " is restored. What was acknowledged later is lost, except up to the newest batch "
+                 "of each model below.\n";
   } else if (restored.log_files == 0) {
     std::cout << "No log file continues this base; what was acknowledged after it is lost.\n";
   } else {

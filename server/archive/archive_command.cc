@@ -33,10 +33,12 @@ constexpr std::size_t kMostKilled = 16;
 // The end of the output that an error quotes.
 constexpr std::size_t kQuotedBytes = 300;
 
-// A shell takes a word of these characters as it is.
+// A shell takes a word of letters, digits and these marks as it is.
+constexpr char kPlainMarks[] = "/._-+:@=,";
+
 bool IsPlain(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-         absl::StrContains("/._-+:@=,", std::string(1, c));
+         absl::StrContains(kPlainMarks, absl::string_view(&c, 1));
 }
 
 // The two ends of a pipe.
@@ -163,13 +165,13 @@ absl::Status CheckArchiveCommand(const std::string& command, const std::string& 
       ExpandArchiveCommand(command, "", "f") == expanded) {
     return absl::InvalidArgumentError(
         "--archive-command needs %p, the path of the file, and %f, its name in the archive; write "
-        "for example: cp %p /archive/%f");
+        "for example: cp %p /archive/%f && sync /archive/%f");
   }
   if (!std::all_of(data_dir.begin(), data_dir.end(), IsPlain)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--archive-command needs a --data-dir whose path a shell takes as one word, "
-                     "of letters, digits and /._-+:@=, but it is \"",
-                     absl::Utf8SafeCEscape(data_dir), "\""));
+                     "of letters, digits and the marks ",
+                     kPlainMarks, " but it is \"", absl::Utf8SafeCEscape(data_dir), "\""));
   }
   return absl::OkStatus();
 }

@@ -196,7 +196,6 @@ absl::StatusOr<bool> Archiver::HandOverLog() {
       if (state_.log_id() == 0) return false;
       if (stopping_ && Clock::now() > stop_at_) return absl::CancelledError();
       state_.set_number(state_.number() + 1);
-      header.set_version(1);
       header.set_number(state_.number());
       header.set_previous(state_.previous());
       *header.mutable_base_numbers() = state_.base_numbers();

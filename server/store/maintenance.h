@@ -84,7 +84,7 @@ class StoreView {
   [[nodiscard]] virtual absl::StatusOr<ArchiveFile> WriteArchiveBase(
       std::int64_t number, const std::string& folder, const OnProgress& progress) const = 0;
   // Makes a log file for an archive: batches and models from those on that the header names, as far
-  // as one file of the log holds them. header: has version, number, previous, base_numbers,
+  // as one file of the log holds them. header: has number, previous, base_numbers,
   // time_us, first_log_id and first_model_id, and gets the other fields; time_us becomes 0 if the
   // store has more batches. folder: gets the file, and has no other log file. Errors: also
   // FailedPrecondition if the store no longer has all of them.

@@ -109,6 +109,7 @@ absl::StatusOr<ArchiveFile> LocalView::WriteArchiveLog(store::v1::ArchiveHeader&
   const LogFiles::Extent& source = extent == extents_.end() ? extents_.back() : *extent;
   const std::string_view id = source.store_id.view();
   CALIBD_ASSIGN_OR_RETURN(const End all, end());
+  header.set_version(kArchiveVersion);
   header.set_store_id(std::string(id));
   header.set_end_log_id(source.end_log_id);
   header.set_end_model_id(all.model_id);
