@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -78,6 +79,8 @@ int Serve(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Only the owner reads the store and what is handed over to an archive.
+  umask(S_IRWXG | S_IRWXO);
   try {
     const auto parsed = calibd::server::ParseOptions(argc, argv);
     if (const auto* exit = std::get_if<Exit>(&parsed)) return exit->code;
