@@ -266,7 +266,10 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
     if (options.stop.stop_requested()) return Cancelled();
     const Clock::time_point now = Clock::now();
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || now >= deadline) {
-      const std::string cause = ExplainTls(ConnectionError(channel), options.tls);
+      // A silent peer says nothing that could be explained.
+      const std::string cause = state == GRPC_CHANNEL_TRANSIENT_FAILURE
+                                    ? ExplainTls(ConnectionError(channel), options.tls)
+                                    : "";
       return absl::UnavailableError(
           absl::StrCat("no calibd server answers at ", address, cause.empty() ? "" : ": ", cause));
     }

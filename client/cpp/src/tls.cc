@@ -89,7 +89,8 @@ absl::Status CheckTls(const TlsOptions& tls) {
   if (tls.ca.empty()) {
     const bool others = !tls.certificate.empty() || !tls.key.empty() || !tls.server_name.empty();
     return others ? absl::InvalidArgumentError(
-                        "the CA file of TLS is missing: it names the CAs of the server and turns "
+                        "the CA file of TLS is missing: name the file of the server's CA "
+                        "(calibctl --tls-ca, TlsOptions::ca or CALIBD_CLIENT_TLS_CA), which turns "
                         "on TLS")
                   : absl::OkStatus();
   }
