@@ -110,7 +110,8 @@ void AddProcessOptions(CLI::App& app, Options& options) {
   AddOption(
       app, "insecure-allow-remote", options.insecure_allow_remote,
       "Allow addresses other than loopback without TLS, or with TLS but without a way to know "
-      "clients (--tls-client-ca or --access-file); calibd otherwise refuses to start on them. "
+      "clients (--access-file, or --tls-client-ca with --tls-client-auth required); calibd "
+      "otherwise refuses to start on them. "
       "Without TLS, everyone on the way may read and change what is sent (default: off)");
   AddOption(app, "access-file", options.access_file,
             "TOML file that says who may do what. It is read again when its content changes. "
@@ -325,11 +326,11 @@ void CheckAddress(const char* flag, const std::string& text, bool allow_remote) 
   if (!endpoint.ok()) throw CLI::ValidationError(flag, std::string(endpoint.status().message()));
   if (!endpoint->address().is_loopback() && !allow_remote) {
     throw CLI::ValidationError(
-        flag,
-        absl::StrCat(text,
-                     " is not loopback: this needs TLS (--tls-certificate, --tls-key) and a way to "
-                     "know clients (--tls-client-ca or --access-file), or --insecure-allow-remote "
-                     "if the network itself protects the port"));
+        flag, absl::StrCat(
+                  text,
+                  " is not loopback: this needs TLS (--tls-certificate, --tls-key) and a way to "
+                  "know clients (--access-file, or --tls-client-ca with --tls-client-auth "
+                  "required), or --insecure-allow-remote if the network itself protects the port"));
   }
 }
 
