@@ -115,6 +115,7 @@ class RuleChecker {
       return;
     }
     std::vector<std::string> names;
+    names.reserve(static_cast<std::size_t>(choice.field_count()));
     for (int i = 0; i < choice.field_count(); ++i) names.push_back(choice.field(i)->name());
     Add(choice.name(), "is not set, expected one of ", absl::StrJoin(names, ", "));
   }
