@@ -224,7 +224,7 @@ absl::StatusOr<bool> Archiver::HandOverLog() {
   std::vector<std::int64_t> model_ids(header.model_ids().begin(), header.model_ids().end());
   const bool changed = header.first_log_id() != header.end_log_id() ||
                        header.base_numbers_size() > 0 || header.models_size() > 0 ||
-                       !models_known_ || model_ids != model_ids_;
+                       model_ids != model_ids_;
   if (changed) {
     const TimeLimits limits{.first = kFirstLogFileLimit, .repeated = kLogFileLimit};
     CALIBD_RETURN_IF_ERROR(HandOver(*file, limits, [this, gaps] {
@@ -232,7 +232,6 @@ absl::StatusOr<bool> Archiver::HandOverLog() {
       const std::lock_guard lock(mutex_);
       return gap_count_ == gaps && (!stopping_ || Clock::now() < stop_at_);
     }));
-    models_known_ = true;
     model_ids_ = std::move(model_ids);
   }
   {

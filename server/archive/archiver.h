@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -125,9 +126,9 @@ class Archiver {
   Clock::time_point checked_limit_{};  // guarded by mutex_
   std::atomic<std::int64_t> handed_over_ = 0;
   std::atomic<std::int64_t> failed_ = 0;
-  // Used only on the thread of the log: the ids of all models, as they were last handed over.
-  std::vector<std::int64_t> model_ids_;
-  bool models_known_ = false;
+  // Used only on the thread of the log: the ids of all models, as they were last handed over by
+  // this process.
+  std::optional<std::vector<std::int64_t>> model_ids_;
 
   std::thread log_thread_;
   std::thread base_thread_;
