@@ -43,6 +43,7 @@
 #include "server/rpc/rpc_interceptor.h"
 #include "server/rpc/services.h"
 #include "server/state/model_registry.h"
+#include "server/store/local/archive_restore.h"
 #include "server/store/local/local_store.h"
 #include "server/version.h"
 
@@ -359,6 +360,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
   CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<AccessControl> access,
                           AccessControl::Open(options.access_file, *audit));
   access->StartPolling();
+  CALIBD_RETURN_IF_ERROR(CheckRestoreFinished(options.data_dir));
   CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, LocalStore::Open(options.data_dir));
   auto parts = std::make_unique<Parts>(options, std::move(tls), std::move(store), std::move(audit),
                                        std::move(access), std::move(events));

@@ -112,8 +112,8 @@ class ArchiveFiles {
     }
     std::optional<Chain> best;
     for (const ArchivedFile& base : bases_) {
-      // Log files of an older base may go further than the newest base.
-      if (best.has_value() && (logs_.empty() || best->number() >= logs_.front().name.number)) break;
+      // An intact log file that follows an older base may go further than the newest base.
+      if (best.has_value() && CountNewer(best->number()) == 0) break;
       if (!IsIntact(base)) continue;
       Chain chain{.base = base, .logs = FollowingLogs(base.name.number)};
       if (!best.has_value() || chain.number() > best->number()) best = std::move(chain);
@@ -176,11 +176,14 @@ class ArchiveFiles {
     return logs;
   }
 
+  // Number of intact log files after this number. Call it after ReadLogs of the number.
+  [[nodiscard]] std::int64_t CountNewer(std::int64_t number) const {
+    return std::count_if(intact_.begin(), intact_.end(),
+                         [number](const ArchivedLog& log) { return log.header.number() > number; });
+  }
+
   void ReportUnused(const Chain& chain) {
-    std::int64_t unused = 0;
-    for (const ArchivedLog& log : intact_) {
-      if (log.header.number() > chain.number()) ++unused;
-    }
+    const std::int64_t unused = CountNewer(chain.number());
     if (unused == 0) return;
     problems_.push_back(
         absl::StrCat(unused, " newer log files cannot be used, because a file between them and ",
@@ -360,6 +363,9 @@ class BaseUpdate {
   std::set<std::int64_t> deleted_;
 };
 
+// This file is in the folder from the beginning of a restore until its end.
+std::string MarkPath(const std::string& folder) { return folder + "/restore.unfinished"; }
+
 absl::Status MakeEmptyFolder(const std::string& folder) {
   std::error_code error;
   if (std::filesystem::create_directories(folder, error)) {
@@ -371,6 +377,19 @@ absl::Status MakeEmptyFolder(const std::string& folder) {
       "; name an empty or new folder"));
 }
 
+absl::Status SetMark(const std::string& folder) {
+  CALIBD_ASSIGN_OR_RETURN(const File mark,
+                          File::Open(MarkPath(folder), O_CREAT | O_WRONLY, "write"));
+  CALIBD_RETURN_IF_ERROR(mark.Sync());
+  return SyncFolder(folder);
+}
+
+absl::Status RemoveMark(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::remove(MarkPath(folder), error);
+  return error ? FileError(MarkPath(folder), "remove", error.value()) : SyncFolder(folder);
+}
+
 absl::Status DeleteModels(LocalStore& store, const std::set<std::int64_t>& ids) {
   if (ids.empty()) return absl::OkStatus();
   CALIBD_RETURN_IF_ERROR(store.Begin());
@@ -380,6 +399,14 @@ absl::Status DeleteModels(LocalStore& store, const std::set<std::int64_t>& ids) 
 
 }  // namespace
 
+absl::Status CheckRestoreFinished(const std::string& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(MarkPath(folder), error)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the restore into ", folder, " has not finished, as ", MarkPath(folder),
+                   " says: delete the content of the folder, and run calibd restore again"));
+}
+
 absl::StatusOr<RestoredStore> RestoreArchive(const std::string& archive, const std::string& folder,
                                              const std::string& store_id) {
   RestoredStore restored;
@@ -388,6 +415,7 @@ absl::StatusOr<RestoredStore> RestoreArchive(const std::string& archive, const s
   CALIBD_ASSIGN_OR_RETURN(const ArchiveFiles::Chain chain, sorted.FindChain());
   restored.base = chain.base.name.Text();
   CALIBD_RETURN_IF_ERROR(MakeEmptyFolder(folder));
+  CALIBD_RETURN_IF_ERROR(SetMark(folder));
   const std::string unfinished = folder + "/restore.tmp";
   std::error_code error;
   std::filesystem::copy_file(chain.base.path, unfinished, error);
@@ -409,6 +437,7 @@ absl::StatusOr<RestoredStore> RestoreArchive(const std::string& archive, const s
   CALIBD_ASSIGN_OR_RETURN(restored.store, LocalStore::Open(folder));
   CALIBD_RETURN_IF_ERROR(DeleteModels(*restored.store, update.deleted()));
   for (const std::int64_t id : update.deleted()) restored.newest.erase(id);
+  CALIBD_RETURN_IF_ERROR(RemoveMark(folder));
   return restored;
 }
 

@@ -33,14 +33,19 @@ struct RestoredStore {
 };
 
 // Makes a store in an empty or new folder from the files of an archive in another folder. The store
-// gets an id of its own. store_id: the id, in hexadecimal digits, of the store that wrote the
-// archive; it may be empty if only one did. Reads each needed file twice.
+// gets an id of its own. Until all is done, CheckRestoreFinished returns an error. store_id: the
+// id, in hexadecimal digits, of the store that wrote the archive; it may be empty if only one did.
+// Reads each needed file twice.
 //
 // Errors: NotFound if there is no base; InvalidArgument if store_id is needed or unknown, or the
 // folder is not empty; DataLoss if no base is intact; otherwise those of LocalStore::Open.
 [[nodiscard]] absl::StatusOr<RestoredStore> RestoreArchive(const std::string& archive,
                                                            const std::string& folder,
                                                            const std::string& store_id);
+
+// FailedPrecondition if RestoreArchive was interrupted or has failed in this folder: a store that
+// is there may lack batches, or have models that were deleted.
+[[nodiscard]] absl::Status CheckRestoreFinished(const std::string& folder);
 
 }  // namespace calibd::server
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "server/archive/archive_command.h"
 #include "server/archive/archive_state.h"
 #include "server/archive/archiver.h"
@@ -333,6 +334,46 @@ TEST_F(ArchiveTest, AFileUnderTheNameOfAnotherIsNotUsed) {
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_THAT(restored->batches, SizeIs(0));
   EXPECT_THAT(restored->store.problems, ElementsAre(HasSubstr("its name is wrong")));
+}
+
+// A torn end of the archive is what a lost disk leaves: the other bases, which may be large, cannot
+// help then, and are not read.
+TEST_F(ArchiveTest, OlderBasesAreNotReadWithoutNeed) {
+  Create(1);
+  Base(10);
+  Append(1);
+  ASSERT_TRUE(Log(11).ok());
+  Base(12);
+  ASSERT_TRUE(Log(13).ok());
+  Append(1);
+  ASSERT_TRUE(Log(14).ok());
+  for (const auto& entry : std::filesystem::directory_iterator(archive_)) {
+    const std::int64_t number = ArchiveName::Parse(entry.path().filename().string())->number;
+    if (number == 10 || number == 14) std::ofstream(entry.path(), std::ios::app).put('x');
+  }
+  const auto restored = Restore();
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->batches, ElementsAre(1));
+  EXPECT_THAT(restored->store.problems, ElementsAre(HasSubstr("is damaged or incomplete")));
+  EXPECT_THAT(restored->store.problems, ElementsAre(HasSubstr("-log-")));
+}
+
+TEST_F(ArchiveTest, AFolderOfAnUnfinishedRestoreIsNotUsed) {
+  Create(1);
+  Base(10);
+  ASSERT_TRUE(Restore().ok());
+  EXPECT_TRUE(CheckRestoreFinished(Path("restored1")).ok());
+  // The name has the right checksum, but the content is no database.
+  const std::string path = Path("base");
+  std::ofstream(path) << "no database";
+  ArchiveName name{
+      .store = absl::BytesToHexString(store_->id()), .number = 11, .checksum = *ChecksumOf(path)};
+  std::filesystem::rename(path, archive_ / name.Text());
+  ASSERT_FALSE(Restore().ok());
+  const absl::Status status = CheckRestoreFinished(Path("restored2"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("run calibd restore again"));
+  EXPECT_TRUE(CheckRestoreFinished(Path("new")).ok());
 }
 
 TEST_F(ArchiveTest, AnUnfinishedBaseIsRemoved) {
