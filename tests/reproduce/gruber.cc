@@ -1,6 +1,8 @@
 // Repeats results of Gruber & Bach, "Optimizing Estimators of Squared Calibration Errors in
 // Classification", 2025. Each line has the measured value, its expectation and a verdict. The
 // expectations of G2 to G4 come from an independent implementation in double precision.
+#include "gruber.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -181,11 +183,7 @@ std::vector<double> GridOf(EstimatorKind kind) {
   return {};
 }
 
-constexpr EstimatorKind kFifteenBins = EstimatorKind::kFifteenBins;
-constexpr EstimatorKind kBins = EstimatorKind::kBins;
-constexpr EstimatorKind kDensity = EstimatorKind::kKernelDensity;
-constexpr EstimatorKind kProduct = EstimatorKind::kProductRidge;
-constexpr EstimatorKind kFunction = EstimatorKind::kFunctionRidge;
+}  // namespace
 
 std::string NameOf(const Lens& lens, EstimatorKind kind) {
   static const std::map<EstimatorKind, const char*> kNames = {{kFifteenBins, "15 bins"},
@@ -205,6 +203,20 @@ SelectionResult Select(const PredictionBatch& batch, const Lens& lens,
       SelectEstimator(batch, options, ControlOnAllProcessors());
   return *std::move(result);
 }
+
+std::vector<EstimatorGrid> TopLabelEstimators() {
+  return {{kFifteenBins, {15}},
+          {kBins, GridOf(kBins)},
+          {kProduct, {1e-11, 1e-9, 1e-7, 1e-5, 1e-3, 1e-1}},
+          {kFunction, Powers(-9, 1, 9)},
+          {kDensity, {.001, .003727593720314938, .013894954943731374, .0517947467923121, .2, 1}}};
+}
+
+std::vector<EstimatorGrid> CanonicalEstimators() {
+  return {{kFunction, Powers(-4.5, 0.5, 14)}, {kProduct, Powers(-6, 1, 9)}};
+}
+
+namespace {
 
 // Algorithm 1 on the first 2000 rows of resnet18.
 void ReproduceG3(const PredictionBatch& batch) {
@@ -242,15 +254,8 @@ struct NetworkResult {
 NetworkResult RunNetwork(const std::string& network, const PredictionBatch& batch) {
   const auto start = std::chrono::steady_clock::now();
   NetworkResult result;
-  result.top_label = Select(
-      batch, Lens::TopLabel(),
-      {{kFifteenBins, {15}},
-       {kBins, GridOf(kBins)},
-       {kProduct, {1e-11, 1e-9, 1e-7, 1e-5, 1e-3, 1e-1}},
-       {kFunction, Powers(-9, 1, 9)},
-       {kDensity, {.001, .003727593720314938, .013894954943731374, .0517947467923121, .2, 1}}});
-  result.canonical = Select(batch, Lens::Canonical(),
-                            {{kFunction, Powers(-4.5, 0.5, 14)}, {kProduct, Powers(-6, 1, 9)}});
+  result.top_label = Select(batch, Lens::TopLabel(), TopLabelEstimators());
+  result.canonical = Select(batch, Lens::Canonical(), CanonicalEstimators());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   absl::PrintF("      G4 %s: %.1f s\n", network, seconds.count());
   for (const auto& [lens, selected] : {std::pair(Lens::TopLabel(), &result.top_label),
@@ -383,6 +388,7 @@ int Run(const std::filesystem::path& data) {
     CheckForm(network, result);
     if (resnet18) ReproduceG5(network, result.top_label);
   }
+  ReproduceMoreNetworks(data / "reproduce" / "gruber");
   return Finish();
 }
 
