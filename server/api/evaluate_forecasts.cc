@@ -88,14 +88,10 @@ absl::StatusOr<BootstrapOptions> ResamplingOf(const v1::RunTestRequest& request,
     return InvalidFieldError("precision",
                              "is not FLOAT64, but the model forecasts a number: leave it unset");
   }
-  BootstrapOptions options{.replicates = DefaultReplicates(NullHypothesis::kForecast),
-                           .seed = request.has_seed() ? request.seed() : RandomSeed(),
-                           .null = NullHypothesis::kForecast};
-  if (request.null() != v1::QuadraticTestResult::UNSPECIFIED) {
-    const absl::StatusOr<NullHypothesis> null = convert::FromProto(request.null());
-    if (!null.ok()) return InvalidFieldError("null", std::string(null.status().message()));
-    options.null = *null;
-  }
+  const absl::StatusOr<NullHypothesis> null = convert::FromProto(request.null());
+  if (!null.ok()) return InvalidFieldError("null", std::string(null.status().message()));
+  BootstrapOptions options{.seed = request.has_seed() ? request.seed() : RandomSeed(),
+                           .null = *null};
   if (options.null == NullHypothesis::kForm && std::holds_alternative<SampleForecasts>(kind)) {
     return InvalidFieldError("null",
                              "is FORM, which needs a condition that does not depend on the draws "

@@ -45,7 +45,7 @@ struct EvaluateOptions {
   // Empty: chosen by the server.
   std::vector<std::string> binned_errors;
   std::optional<std::int32_t> replicates;
-  NullHypothesis null = NullHypothesis::kForm;
+  NullHypothesis null = NullHypothesis::kForecast;
   std::int32_t consistency_replicates = 999;
   std::int32_t cme_test_locations = 10;
   std::vector<std::int32_t> reliability_classes;
@@ -303,7 +303,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   command
       ->add_option("--replicates", options->replicates,
                    "replicates of the test of each lens, 99..100000, or 0 for no test; default "
-                   "1000, or 999 with --null forecast")
+                   "999, or 1000 with --null form")
       ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
   AddNullOption(*command, options->null);
   command

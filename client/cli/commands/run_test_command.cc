@@ -13,7 +13,7 @@ namespace {
 struct TestOptions {
   std::string model;
   std::optional<std::int32_t> replicates;
-  std::optional<NullHypothesis> null;
+  NullHypothesis null = NullHypothesis::kForecast;
   std::optional<std::uint64_t> seed;
   std::int32_t window = 0;
   std::optional<std::string> lens;
@@ -22,9 +22,7 @@ struct TestOptions {
 };
 
 absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {
-  // Without --replicates, the number depends on the null, whose default depends on the model.
-  const std::int32_t fewest =
-      options.replicates.value_or(DefaultReplicates(NullHypothesis::kForecast));
+  const std::int32_t fewest = options.replicates.value_or(DefaultReplicates(options.null));
   if (const auto fault = FindUsageFault(options.fail_on, fewest)) return UsageFault(*fault);
   v1::RunTestRequest request;
   if (options.lens.has_value()) {
@@ -33,7 +31,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options)
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   request.set_model(ModelArgument(options.model));
   if (options.replicates.has_value()) request.set_replicates(*options.replicates);
-  if (options.null.has_value()) request.set_null(convert::ToProto(*options.null));
+  request.set_null(convert::ToProto(options.null));
   if (options.seed.has_value()) request.set_seed(*options.seed);
   request.set_window(options.window);
   if (options.float32) request.set_precision(v1::Provenance::FLOAT32);
@@ -72,7 +70,7 @@ void AddTestCommand(CLI::App& app, Context& context) {
   AddModelArgument(*command, options->model);
   command
       ->add_option("--replicates", options->replicates,
-                   "replicates, 99..100000; default 1000, or 999 with the null forecast")
+                   "replicates, 99..100000; default 999, or 1000 with --null form")
       ->check(CLI::Range(99, 100000));
   AddSeedOption(*command, options->seed,
                 "seed of the replicates; default: chosen by the server and shown");
@@ -80,8 +78,7 @@ void AddTestCommand(CLI::App& app, Context& context) {
   AddNullOption(*command, options->null,
                 "what the test rejects: forecast, that labels or outcomes are drawn from the "
                 "predictions (simulation, exact for every number of rows), or form, that the model "
-                "is calibrated in the tested part (approximate); default form, or forecast for a "
-                "model that forecasts a number");
+                "is calibrated in the tested part (approximate); default forecast");
   command->add_option("--lens", options->lens,
                       absl::StrCat("the part of the predictions that is tested: ", Lens::Syntax(),
                                    "; default canonical; none for forecasts of a number"));

@@ -47,11 +47,7 @@ void AddFloat32Option(CLI::App& command, bool& float32) {
                    "the standard deviation under calibration");
 }
 
-namespace {
-
-// null: a NullHypothesis or an optional one.
-template <typename Null>
-void AddNull(CLI::App& command, Null& null, const std::string& help) {
+void AddNullOption(CLI::App& command, NullHypothesis& null, const std::string& help) {
   command
       .add_option_function<std::string>(
           "--null",
@@ -60,17 +56,6 @@ void AddNull(CLI::App& command, Null& null, const std::string& help) {
           },
           help)
       ->check(CLI::IsMember({"form", "forecast"}));
-}
-
-}  // namespace
-
-void AddNullOption(CLI::App& command, NullHypothesis& null, const std::string& help) {
-  AddNull(command, null, help);
-}
-
-void AddNullOption(CLI::App& command, std::optional<NullHypothesis>& null,
-                   const std::string& help) {
-  AddNull(command, null, help);
 }
 
 }  // namespace calibd::cli

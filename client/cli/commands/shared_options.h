@@ -44,10 +44,7 @@ void AddNullOption(
     const std::string& help =
         "what the tests reject: forecast, that labels are drawn from the predictions (simulation, "
         "exact for every number of rows), or form, that the model is calibrated in the tested part "
-        "(observations drawn with replacement, approximate); default form");
-
-// The option stays unset if the default depends on the model.
-void AddNullOption(CLI::App& command, std::optional<NullHypothesis>& null, const std::string& help);
+        "(observations drawn with replacement, approximate); default forecast");
 
 }  // namespace calibd::cli
 

@@ -498,8 +498,7 @@ class Client:
                  timeout: float = _LONG_TIMEOUT) -> results.TestResult:
         """The quadratic test on the newest `window` observations (0: all of the window).
 
-        lens: none for a model that forecasts a number. null: the default is "form", and "forecast"
-        for such a model."""
+        lens: none for a model that forecasts a number. null: the default is "forecast"."""
         name = model_name(model)
         request = message(service.RunTestRequest, model=name, replicates=replicates, seed=seed,
                           window=window, lens=choices.lens(lens),

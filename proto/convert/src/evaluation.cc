@@ -300,9 +300,9 @@ v1::QuadraticTestResult::NullHypothesis ToProto(NullHypothesis null) {
 
 absl::StatusOr<NullHypothesis> FromProto(v1::QuadraticTestResult::NullHypothesis proto) {
   switch (proto) {
-    case v1::QuadraticTestResult::UNSPECIFIED:
     case v1::QuadraticTestResult::FORM:
       return NullHypothesis::kForm;
+    case v1::QuadraticTestResult::UNSPECIFIED:
     case v1::QuadraticTestResult::FORECAST:
       return NullHypothesis::kForecast;
     default:

@@ -96,13 +96,11 @@ absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
     const std::optional<ThresholdDecision>& declared) {
   CALIBD_RETURN_IF_ERROR(CheckUnused(request));
   ForecastEvaluationOptions options;
-  if (request.null() != v1::QuadraticTestResult::UNSPECIFIED) {
-    const absl::StatusOr<NullHypothesis> null = FromProto(request.null());
-    if (!null.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("null ", null.status().message()));
-    }
-    options.resampling.null = *null;
+  const absl::StatusOr<NullHypothesis> null = FromProto(request.null());
+  if (!null.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("null ", null.status().message()));
   }
+  options.resampling.null = *null;
   if (request.has_replicates()) options.resampling.replicates = request.replicates();
   if (options.resampling.replicates < kMinReplicates ||
       options.resampling.replicates > kMaxReplicates) {
