@@ -31,8 +31,7 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
     DescribeAlarm(declaration, alarms[i], *response.add_alarms());
   }
   DescribeGroups(declaration, snapshot, verdict, GroupsShown::kAll, response);
-  WarnOfRows(declaration, snapshot, *response.mutable_warnings());
-  response.mutable_warnings()->MergeFrom(response.label_arrivals().warnings());
+  WarnOfRows(declaration, snapshot, response);
 }
 
 void DescribeCounts(Model& model, const ModelSnapshot& snapshot,

@@ -116,6 +116,56 @@ void WarnOfClasses(const ModelDeclaration& declaration, const RowScreen::Counts&
       screen.digit_rows);
 }
 
+// The share of labels that differ from the prediction, divided by the share that the predictions
+// promise, at most 1. A model of a rare event that is stated too often, or an under-confident one,
+// has equal labels more often than its predictions say, without any row twice. 1 if it is unknown.
+double DisagreementOf(const v1::ErrorMeasurement& error) {
+  const double promised = 1 - error.mean_confidence();
+  return error.has_top_label() && promised > 0 ? std::min(1.0, (1 - error.accuracy()) / promised)
+                                               : 1;
+}
+
+// error: since the start.
+void WarnOfDuplicates(const ModelDeclaration& declaration, const RowScreen::Counts& screen,
+                      const v1::ErrorMeasurement& error,
+                      google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  const auto rows = static_cast<double>(screen.rows);
+  const auto duplicates = static_cast<double>(screen.Duplicates(DisagreementOf(error)));
+  if (duplicates >= kDuplicateShare * rows) {
+    *warnings.Add() = absl::StrFormat(
+        "%.1f %% of the newest %d observations seem to repeat earlier ones: their %s are equal. If "
+        "they are counted twice, they look like evidence: send them with ids or in numbered "
+        "batches.",
+        100 * duplicates / rows, screen.rows,
+        declaration.numbers() != nullptr ? "forecasts and outcomes" : "probabilities and labels");
+  }
+}
+
+// Warns if probabilities were rounded so much that it may look like evidence. It says nothing of
+// the error.
+void WarnOfDigits(const ModelDeclaration& declaration, const RowScreen::Counts& screen,
+                  google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  const auto digit_rows = static_cast<double>(screen.digit_rows);
+  double unit = 1;
+  for (std::size_t i = 0; i < screen.at_most_digits.size(); ++i) {
+    unit /= 10;
+    const auto printed = static_cast<double>(screen.at_most_digits[i]);
+    if (printed < kPrintedShare * digit_rows) continue;
+    const double tolerance =
+        std::min(kMaxTolerance, static_cast<double>(declaration.row_width()) * unit / 2);
+    // Without the rows that have more digits.
+    const double inexact = static_cast<double>(screen.inexact_sums) - digit_rows + printed;
+    if (tolerance > declaration.monitoring.tolerance && inexact >= kInexactShare * digit_rows) {
+      *warnings.Add() = absl::StrFormat(
+          "The probabilities have %d decimal digit%s, and the rounding error can look like "
+          "evidence: "
+          "send more digits, or declare monitoring.tolerance = %.3g (now %.3g).",
+          i + 1, i == 0 ? "" : "s", tolerance, declaration.monitoring.tolerance);
+    }
+    return;
+  }
+}
+
 // min_observations: the setting for the model or for a group.
 void DescribeOne(const ModelDeclaration& declaration, const WatchSnapshot& watch,
                  std::int64_t min_observations, v1::Watch& proto) {
@@ -244,7 +294,8 @@ void WarnOfOutcomes(const RowScreen::Counts& screen,
 }
 
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                google::protobuf::RepeatedPtrField<std::string>& warnings) {
+                v1::GetCalibrationResponse& response) {
+  google::protobuf::RepeatedPtrField<std::string>& warnings = *response.mutable_warnings();
   WarnOfClasses(declaration, snapshot.monitor->screen, warnings);
   if (snapshot.monitor->watch.has_value() &&
       snapshot.monitor->FindActive(Alarm::Kind::kEvidence) != nullptr) {
@@ -264,35 +315,14 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
         "stays until the evidence begins anew, as after the acknowledgement of its alarm.");
   }
   const RowScreen::Counts& screen = snapshot.monitor->screen;
-  if (screen.rows < kLeastScreened) return;
-  const auto rows = static_cast<double>(screen.rows);
-  const auto duplicates = static_cast<double>(screen.Duplicates());
-  if (duplicates >= kDuplicateShare * rows) {
-    *warnings.Add() = absl::StrFormat(
-        "%.1f %% of the newest %d observations seem to repeat earlier ones: their %s are equal. If "
-        "they are counted twice, they look like evidence: send them with ids or in numbered "
-        "batches.",
-        100 * duplicates / rows, screen.rows,
-        declaration.numbers() != nullptr ? "forecasts and outcomes" : "probabilities and labels");
+  if (screen.rows >= kLeastScreened) {
+    WarnOfDuplicates(declaration, screen, response.error().since_start(), warnings);
+    if (declaration.numbers() != nullptr) WarnOfOutcomes(screen, warnings);
   }
-  if (declaration.numbers() != nullptr) return WarnOfOutcomes(screen, warnings);
-  const auto digit_rows = static_cast<double>(screen.digit_rows);
-  double unit = 1;
-  for (std::size_t i = 0; i < screen.at_most_digits.size(); ++i) {
-    unit /= 10;
-    const auto printed = static_cast<double>(screen.at_most_digits[i]);
-    if (printed < kPrintedShare * digit_rows) continue;
-    const double tolerance =
-        std::min(kMaxTolerance, static_cast<double>(declaration.row_width()) * unit / 2);
-    // Without the rows that have more digits.
-    const double inexact = static_cast<double>(screen.inexact_sums) - digit_rows + printed;
-    if (tolerance > declaration.monitoring.tolerance && inexact >= kInexactShare * digit_rows) {
-      *warnings.Add() = absl::StrFormat(
-          "The probabilities have %d decimal digit%s, and the rounding error looks like evidence: "
-          "send more digits, or declare monitoring.tolerance = %.3g (now %.3g).",
-          i + 1, i == 0 ? "" : "s", tolerance, declaration.monitoring.tolerance);
-    }
-    return;
+  warnings.MergeFrom(response.label_arrivals().warnings());
+  response.set_rows_are_doubtful(!warnings.empty());
+  if (screen.rows >= kLeastScreened && declaration.numbers() == nullptr) {
+    WarnOfDigits(declaration, screen, warnings);
   }
 }
 

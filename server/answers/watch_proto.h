@@ -34,7 +34,7 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
 
 // Adds the reasons why the evidence may be false or misleading that the newest rows show.
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                google::protobuf::RepeatedPtrField<std::string>& warnings);
+                v1::GetCalibrationResponse& response);
 
 void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::Alarm& proto);
 

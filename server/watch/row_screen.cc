@@ -74,25 +74,25 @@ RowScreen::RowScreen(std::size_t window)
   static_assert(kMaxClassCount <= 1U << 17);
 }
 
-bool RowScreen::Repeats::LabelsAgreeTooOften() const noexcept {
+bool RowScreen::Repeats::LabelsAgreeTooOften(double disagreement) const noexcept {
   const auto differ = static_cast<double>(differing);
-  const double expected = static_cast<double>(expected_differing) / kExpectedUnits;
+  const double expected = disagreement * static_cast<double>(expected_differing) / kExpectedUnits;
   if (differ > expected / 4) return false;
   const double log_ratio = differing == 0 ? 0 : std::log(differ / expected);
   return expected - differ + differ * log_ratio >= kLogLevel;
 }
 
-bool RowScreen::Repeats::FollowTheOrder() const noexcept {
+bool RowScreen::Repeats::FollowTheOrder(double disagreement) const noexcept {
   return aligned >= std::max(kLeastAligned, rows / 2) &&
          4 * kExpectedUnits * static_cast<double>(differing) <=
-             static_cast<double>(expected_differing);
+             disagreement * static_cast<double>(expected_differing);
 }
 
-std::int64_t RowScreen::Counts::Duplicates() const noexcept {
-  if (repeats.LabelsAgreeTooOften() && repeats.FollowTheOrder()) {
+std::int64_t RowScreen::Counts::Duplicates(double disagreement) const noexcept {
+  if (repeats.LabelsAgreeTooOften(disagreement) && repeats.FollowTheOrder(disagreement)) {
     return repeats.rows - repeats.differing;
   }
-  return rare_repeats.LabelsAgreeTooOften() || rare_repeats.FollowTheOrder()
+  return rare_repeats.LabelsAgreeTooOften(disagreement) || rare_repeats.FollowTheOrder(disagreement)
              ? rare_repeats.rows - rare_repeats.differing
              : 0;
 }

@@ -52,12 +52,15 @@ class RowScreen {
     // calibrated model with independent labels, in any order of its rows, the probability is at
     // most 1e-4 at each look. For outcomes, the expectation of each is that given the repeat
     // instead of the earlier row, which is the same bound in reversed time.
-    [[nodiscard]] bool LabelsAgreeTooOften() const noexcept;
+    //
+    // disagreement: V is multiplied by it. Labels differ so much less often, in (0, 1], than the
+    // predictions say, also of rows that were counted once.
+    [[nodiscard]] bool LabelsAgreeTooOften(double disagreement) const noexcept;
     // True if half of the repeats, and at least ten, follow the earlier rows in their order, as in
     // a batch that was sent twice, and U <= V / 4. If the rows come in random order, a repeat of a
     // row that occurred once is aligned with a probability of at most 2 / rows, so that at most one
     // is expected; ten occur with a probability of about 1e-7.
-    [[nodiscard]] bool FollowTheOrder() const noexcept;
+    [[nodiscard]] bool FollowTheOrder(double disagreement) const noexcept;
   };
 
   struct Counts {
@@ -87,7 +90,8 @@ class RowScreen {
     // calibrated, or may come in a fixed order, so that both are necessary, as with a data set that
     // is sent in a loop. Not reported: rows of a confident model that were counted twice in random
     // order, as long as V is below 9.3, and frequent probabilities in random order.
-    [[nodiscard]] std::int64_t Duplicates() const noexcept;
+    // disagreement: see Repeats.
+    [[nodiscard]] std::int64_t Duplicates(double disagreement = 1) const noexcept;
   };
 
   // window: the length of the model's window, >= 1. May throw bad_alloc.

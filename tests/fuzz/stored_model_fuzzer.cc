@@ -160,7 +160,7 @@ void DescribeCalibration(Model& model) {
       DescribeAlarm(*model.declaration(), alarm, *response.add_alarms());
     }
     DescribeGroups(*model.declaration(), *snapshot, verdict, GroupsShown::kAll, response);
-    WarnOfRows(*model.declaration(), *snapshot, *response.mutable_warnings());
+    WarnOfRows(*model.declaration(), *snapshot, response);
   }
   Require(IsFinite(response), "the answer is finite");
   DescribeLenses(*snapshot);

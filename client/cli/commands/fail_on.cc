@@ -43,10 +43,11 @@ void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
           "--fail-on", gate,
           "exit with 3 if the verdict says so; a list of over-limit (the error exceeds the "
           "limit, acknowledged or not), miscalibration (calibration is rejected), drift, "
-          "and undecided (the answer about the limit, or too little data). A model with too few "
+          "undecided (the answer about the limit, or too little data) and stale (no row for "
+          "stale_after, so that the rest says nothing of now). A model with too few "
           "rows to answer any of these fails too, and the text says how many it has")
       ->delimiter(',')
-      ->check(CLI::IsMember({"over-limit", "miscalibration", "drift", "undecided"}));
+      ->check(CLI::IsMember({"over-limit", "miscalibration", "drift", "undecided", "stale"}));
 }
 
 std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::CalibrationError& error,
@@ -73,11 +74,14 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::Calibr
   for (const std::string& what : gate) {
     const bool is_about_limit = what == "over-limit";
     const bool is_answered = is_drifted && what == "drift";
-    is_unanswered |= is_about_limit ? lacks_error : lacks_evidence && !is_answered;
+    if (what != "stale") {
+      is_unanswered |= is_about_limit ? lacks_error : lacks_evidence && !is_answered;
+    }
     const bool fails =
         is_about_limit ? verdict.limit_status() == v1::CalibrationError::OVER_LIMIT
         : what == "miscalibration"
             ? verdict.status() == v1::Verdict::MISCALIBRATED || is_active(v1::Alarm::EVIDENCE)
+        : what == "stale" ? verdict.stale()
         : what == "drift" ? verdict.status() == v1::Verdict::DRIFTED || is_active(v1::Alarm::DRIFT)
                           : is_undecided || verdict.status() == v1::Verdict::INSUFFICIENT_DATA;
     if (fails) failures.push_back(what);

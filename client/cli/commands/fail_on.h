@@ -15,7 +15,7 @@
 
 namespace calibd::cli {
 
-// --fail-on over-limit|miscalibration|drift|undecided: converts a verdict to an exit code, so that
+// --fail-on over-limit|miscalibration|drift|undecided|stale: converts a verdict to an exit code, so that
 // calibctl can be a gate in a pipeline.
 using VerdictGate = std::vector<std::string>;
 void AddVerdictGate(CLI::App& command, VerdictGate& gate);

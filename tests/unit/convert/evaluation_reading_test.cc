@@ -56,7 +56,7 @@ TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
   reading = ReadingOf(evaluation, {.error_limit = 0.1});
   EXPECT_EQ(reading.verdict().text(), "WITHIN_LIMIT, MISCALIBRATED");
   EXPECT_THAT(reading.certain().text(),
-              AllOf(StartsWith("rejected by top_label at level 0.05 over 2 lenses; SKCE_uq is "),
+              AllOf(StartsWith("rejected by top_label at level 0.05 over 2 lenses; SKCE_uq by top_label is "),
                     HasSubstr("; not rejected by canonical, which does not prove calibration")));
   // No p-value of 19 replicates is as small as the level of a lens.
   for (v1::LensEvaluation& lens : *evaluation.mutable_lenses()) {
@@ -141,7 +141,11 @@ TEST(EvaluationReadingTest, AGroupDecidesToo) {
   over.set_status(v1::CalibrationError::OVER_LIMIT);
   over.set_rejected(true);
   const v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.02});
-  EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT, MISCALIBRATED");
+  EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT in group south, MISCALIBRATED");
+  EXPECT_THAT(reading.how_bad().text(),
+              StartsWith("group south: P(class 1) off by 9 points (4 to 15; limit 2 points); all "
+                         "rows together: off by 1 points (0 to 1.5; limit 2 points)"));
+  EXPECT_EQ(reading.how_bad().interval().lower(), 0.04);
   EXPECT_EQ(reading.where().text(),
             "group south: P(class 1) off by 9 points (4 to 15; limit 2 points), rejected");
   EXPECT_THAT(reading.certain().text(),

@@ -55,8 +55,12 @@ TEST(HowBadLineTest, TheDirectionHasASign) {
   *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, -0.02);
   EXPECT_THAT(HowBad(answer),
               EndsWith("says 97.0 %, right 99.0 %: under-confident by 2 points (0.95 to 3)"));
-  *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, 0);
+  *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.005, 0.06, 0);
   EXPECT_THAT(HowBad(answer), EndsWith("whether it is over- or under-confident is not known yet"));
+  // The average gap is at most 1 point, so that an error of 4 points has both directions.
+  *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, 0);
+  EXPECT_THAT(HowBad(answer), EndsWith("over-confident for some predictions and under-confident "
+                                       "for others, which cancels on average"));
 }
 
 TEST(HowBadLineTest, TheWorseEventLeads) {
@@ -73,7 +77,8 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
       "top label off by 5.3 points (4.2 to 6.8; limit 2 points), says 97.0 %, right 91.7 %: "
       "over-confident by 5.2 points (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2 "
       "points), "
-      "says 25.0 %, is 25.0 %, and whether this is too high or too low is not known yet");
+      "says 25.0 %, is 25.0 %: too high for some predictions and too low for others, which cancels "
+      "on average");
   *all.mutable_class_1() = Interval(0.1, 0.081, 0.12, -0.1003);
   all.mutable_class_1()->set_stated(0.25);
   EXPECT_EQ(
@@ -122,10 +127,14 @@ TEST(HowBadLineTest, SmallProbabilitiesKeepTwoDigitsAndHaveAFactor) {
     class_1.set_gap_lower(gap - radius);
     class_1.set_gap_upper(gap + radius);
   };
-  set(0.001, 0.0009, 0.0004);
+  // A frequency below 0 is impossible.
+  set(0.001, 0.0009, 0.0003);
   EXPECT_THAT(HowBad(answer),
               EndsWith(", says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points "
-                       "(0.050 to 0.130)"));
+                       "(0.060 to 0.100)"));
+  // It may be too high by 14 % only.
+  set(0.0008, 0.0007, 0.0006);
+  EXPECT_THAT(HowBad(answer), EndsWith("is 0.010 %: too high by 0.070 points (0.010 to 0.080)"));
   set(0.0001, -0.0149, 0.001);
   EXPECT_THAT(HowBad(answer), EndsWith(", says 0.010 %, is 1.5 %: 150 times too low, by 1.5 points "
                                        "(1.39 to 1.59)"));
@@ -135,7 +144,7 @@ TEST(HowBadLineTest, SmallProbabilitiesKeepTwoDigitsAndHaveAFactor) {
               EndsWith("is 0.010 %, and whether this is too high or too low is not known yet"));
   set(0.001, 0.001, 0.0004);
   EXPECT_THAT(HowBad(answer), EndsWith("says 0.10 %, is 0.0 %: too high by 0.10 points (0.060 to "
-                                       "0.140)"));
+                                       "0.100)"));
 }
 
 TEST(HowBadLineTest, SaysWhatTheErrorWasWhenTheAlarmWasRaised) {

@@ -143,17 +143,24 @@ TEST(LimitAlarmTest, TheFirstRowCounts) {
                        "limit was raised"));
 }
 
+TEST(RepairLineTest, TheRestOfTheGroupsIsNoCause) {
+  v1::GetCalibrationResponse answer = BadGroups();
+  answer.clear_alarms();
+  for (v1::GroupWatch& group : *answer.mutable_groups()) group.set_overflow(true);
+  EXPECT_THAT(RepairLine(answer), StartsWith("(other groups) mixes all groups beyond max_groups"));
+}
+
 TEST(RepairLineTest, AMapForAllRowsRepairsNoGroup) {
   v1::GetCalibrationResponse answer = BadGroups();
   EXPECT_EQ(RepairLine(answer),
             "a map for all rows does not repair groups eu, asia: look for the cause in their rows, "
-            "or fit a map to a file of one group's rows alone, by `calibctl recalibrate`");
+            "or fit a map to a file of one group's newest rows alone, by `calibctl recalibrate`");
   // The group "us" is good, although all rows together are over the limit.
   answer.mutable_error()->set_status(v1::CalibrationError::OVER_LIMIT);
   EXPECT_EQ(RepairLine(answer),
             "groups eu, asia are the cause, and a map for all rows can make the other groups "
-            "worse: look for the cause in their rows, or fit a map to a file of one group's rows "
-            "alone, by `calibctl recalibrate`");
+            "worse: look for the cause in their rows, or fit a map to a file of one group's "
+            "newest rows alone, by `calibctl recalibrate`");
   // No group is shown to be good.
   answer.mutable_groups(2)->mutable_error()->set_status(v1::CalibrationError::UNDECIDED);
   EXPECT_THAT(RepairLine(answer), StartsWith("`calibctl recalibrate --model "));
@@ -161,13 +168,13 @@ TEST(RepairLineTest, AMapForAllRowsRepairsNoGroup) {
   answer.mutable_groups(0)->clear_rejected();
   EXPECT_THAT(RepairLine(answer), StartsWith("group eu is the cause, and a map for all rows can "));
   // Rows that are not what they seem come first.
-  answer.add_warnings("sorted");
+  answer.set_rows_are_doubtful(true);
   EXPECT_THAT(RepairLine(answer), StartsWith("first remove the cause of the warning"));
-  answer.clear_warnings();
+  answer.clear_rows_are_doubtful();
   // Forecasts have no map.
   answer.mutable_forecast();
   EXPECT_EQ(RepairLine(answer), "group eu is the cause: look at its rows first");
-  answer.add_warnings("sorted");
+  answer.set_rows_are_doubtful(true);
   EXPECT_EQ(RepairLine(answer),
             "group eu is the cause: look at its rows once the cause of the warning is removed");
   answer.clear_warnings();

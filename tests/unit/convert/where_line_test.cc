@@ -308,7 +308,11 @@ TEST(RepairLineTest, IsForAModelThatIsOverItsLimit) {
 TEST(RepairLineTest, NoMapIsOfferedForRowsThatAreNotWhatTheySeem) {
   v1::GetCalibrationResponse answer = OverLimit();
   answer.mutable_recalibration()->set_text("temperature 1.9 would leave 0.4 points (0 to 2)");
+  // A warning about the evidence alone is no reason against a map.
+  answer.add_warnings("rounded");
+  EXPECT_THAT(RepairLine(answer), Not(HasSubstr("first remove")));
   answer.add_warnings(DependenceText(1200));
+  answer.set_rows_are_doubtful(true);
   EXPECT_EQ(RepairLine(answer),
             "first remove the cause of the warning: a map for such rows may do harm; then "
             "`calibctl recalibrate --model resnet18@2` looks for one");

@@ -62,9 +62,8 @@ const v1::ErrorInterval& ErrorOf(const v1::EvaluatedGroup& group) {
   return group.class_1_is_worse() ? group.class_1_error() : group.error();
 }
 
-// "group b: P(yes) off by 17 points (4 to 30; limit 2 points)" for the groups over the limit or
-// rejected, by the lower end of their error.
-std::vector<std::string> GroupTexts(const v1::Evaluation& evaluation, double limit) {
+// The groups over the limit or rejected, by the lower end of their error.
+std::vector<const v1::EvaluatedGroup*> NotableGroups(const v1::Evaluation& evaluation) {
   std::vector<const v1::EvaluatedGroup*> found;
   for (const v1::EvaluatedGroup& group : evaluation.groups()) {
     if (group.status() == v1::CalibrationError::OVER_LIMIT || group.rejected()) {
@@ -74,21 +73,43 @@ std::vector<std::string> GroupTexts(const v1::Evaluation& evaluation, double lim
   std::ranges::stable_sort(found, [](const auto* a, const auto* b) {
     return ErrorOf(*a).lower() > ErrorOf(*b).lower();
   });
+  return found;
+}
+
+// "group b: P(yes) off by 17 points (4 to 30; limit 2 points)".
+std::string GroupText(const v1::Evaluation& evaluation, const v1::EvaluatedGroup& group,
+                      double limit) {
+  return absl::StrCat("group ", NameOfGroup(group), ": ",
+                      group.class_1_is_worse() ? Class1Event(evaluation.class_1_name()) + " " : "",
+                      OffByText(ErrorOf(group), limit));
+}
+
+std::vector<std::string> GroupTexts(const v1::Evaluation& evaluation,
+                                    const std::vector<const v1::EvaluatedGroup*>& groups,
+                                    double limit) {
   std::vector<std::string> texts;
-  for (const v1::EvaluatedGroup* const group : found) {
+  for (const v1::EvaluatedGroup* const group : groups) {
     if (texts.size() == kMostGroups) {
       texts.push_back(
-          absl::StrCat("and ", found.size() - kMostGroups,
-                       found.size() == kMostGroups + 1 ? " more group" : " more groups"));
+          absl::StrCat("and ", groups.size() - kMostGroups,
+                       groups.size() == kMostGroups + 1 ? " more group" : " more groups"));
       break;
     }
-    const v1::ErrorInterval& error = ErrorOf(*group);
     texts.push_back(
-        absl::StrCat("group ", NameOfGroup(*group), ": ",
-                     group->class_1_is_worse() ? Class1Event(evaluation.class_1_name()) + " " : "",
-                     OffByText(error, limit), group->rejected() ? ", rejected" : ""));
+        absl::StrCat(GroupText(evaluation, *group, limit), group->rejected() ? ", rejected" : ""));
   }
   return texts;
+}
+
+// " in groups eu, us", or ", also in group eu" if all rows together are over the limit too.
+std::string GroupsOverText(const v1::Evaluation& evaluation, bool all_over) {
+  std::vector<std::string> names;
+  for (const v1::EvaluatedGroup* const group : NotableGroups(evaluation)) {
+    if (group->status() == v1::CalibrationError::OVER_LIMIT) names.push_back(NameOfGroup(*group));
+  }
+  if (names.empty()) return "";
+  return absl::StrCat(all_over ? ", also" : "", names.size() == 1 ? " in group " : " in groups ",
+                      JoinNames(names, kMaxNames));
 }
 
 // "rejected in 2 of 3 groups by e-BH at level 0.025"; empty without groups.
@@ -201,14 +222,17 @@ std::string TestsText(const v1::Evaluation& evaluation, const EvaluationCriteria
   const LensAnswers answers = AnswersOf(evaluation, criteria);
   std::string text;
   if (!answers.rejected.empty()) {
-    const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
+    const auto first = std::ranges::find(evaluation.lenses(), answers.rejected.front(),
+                                         [](const auto& lens) { return lens.lens(); });
+    const v1::QuadraticTestResult& tested = first->result();
     text = absl::StrFormat(
-        "rejected by %s at level %.3g over %d lens%s; SKCE_uq is %+.2e, and of a calibrated model "
-        "below %+.2e 19 times in 20",
+        "rejected by %s at level %.3g over %d lens%s; SKCE_uq%s is %+.2e, and of a calibrated "
+        "model below %+.2e 19 times in 20",
         absl::StrJoin(answers.rejected, ", "),
         LevelOfLens(criteria, 1, !evaluation.groups().empty()), evaluation.lenses_size(),
-        evaluation.lenses_size() == 1 ? "" : "es", canonical.skce_unbiased(),
-        canonical.noise_floor_unbiased().upper_quantile());
+        evaluation.lenses_size() == 1 ? "" : "es",
+        evaluation.lenses_size() == 1 ? "" : absl::StrCat(" by ", first->lens()),
+        tested.skce_unbiased(), tested.noise_floor_unbiased().upper_quantile());
   }
   if (!answers.passed.empty()) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", "not rejected by ",
@@ -234,9 +258,10 @@ double LevelOfLens(const EvaluationCriteria& criteria, std::size_t lens_count, b
 double LevelOfGroups(const EvaluationCriteria& criteria) { return criteria.significance_level / 2; }
 
 std::string EvaluationVerdict::Text() const {
-  return absl::StrCat(StatusName(limit), !is_rejected.has_value() ? ""
-                                         : *is_rejected           ? ", MISCALIBRATED"
-                                                                  : ", NOT_REJECTED");
+  return absl::StrCat(StatusName(limit), groups,
+                      !is_rejected.has_value() ? ""
+                      : *is_rejected           ? ", MISCALIBRATED"
+                                               : ", NOT_REJECTED");
 }
 
 EvaluationVerdict VerdictOf(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
@@ -246,6 +271,7 @@ EvaluationVerdict VerdictOf(const v1::Evaluation& evaluation, const EvaluationCr
   const v1::ErrorInterval& second = error.class_1();
   EvaluationVerdict verdict;
   verdict.limit = StatusOf(criteria.error_limit, first, second);
+  verdict.groups = GroupsOverText(evaluation, verdict.limit == v1::CalibrationError::OVER_LIMIT);
   const LensAnswers answers = AnswersOf(evaluation, criteria);
   if (evaluation.has_forecast()) {
     verdict.is_rejected = IsRejectedByCells(evaluation.forecast(), criteria);
@@ -262,24 +288,35 @@ EvaluationVerdict VerdictOf(const v1::Evaluation& evaluation, const EvaluationCr
 v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
   v1::Reading reading;
   const EvaluationVerdict verdict = VerdictOf(evaluation, criteria);
-  reading.mutable_verdict()->set_text(verdict.Text());
   const v1::ErrorMeasurement error = MeasurementOf(evaluation);
+  reading.mutable_verdict()->set_text(verdict.Text());
   // Lenses, if there are any, know the number of classes.
   const int class_count = error.has_class_1() ? 2
                           : evaluation.lenses().empty()
                               ? 0
                               : evaluation.lenses(0).result().provenance().class_count();
-  reading.mutable_how_bad()->set_text(ChanceText(error, class_count) +
-                                      ErrorText(error, criteria.error_limit, error));
-  reading.mutable_how_bad()->set_brief(BriefErrorText(error, criteria.error_limit, error));
-  if (const auto event = LeadingEvent(error, criteria.error_limit, error);
-      event.interval != nullptr) {
+  std::string how_bad =
+      ChanceText(error, class_count) + ErrorText(error, criteria.error_limit, error);
+  std::string brief = BriefErrorText(error, criteria.error_limit, error);
+  const std::vector<const v1::EvaluatedGroup*> groups = NotableGroups(evaluation);
+  // A group over the limit is what decides, unless all rows are over it too.
+  const bool a_group_leads = verdict.limit == v1::CalibrationError::OVER_LIMIT &&
+                             StatusOf(criteria.error_limit, *IntervalOf(error), error.class_1()) !=
+                                 v1::CalibrationError::OVER_LIMIT;
+  if (a_group_leads) {
+    brief = GroupText(evaluation, *groups.front(), criteria.error_limit);
+    how_bad = absl::StrCat(brief, "; all rows together: ", how_bad);
+    *reading.mutable_how_bad()->mutable_interval() = ErrorOf(*groups.front());
+  } else if (const auto event = LeadingEvent(error, criteria.error_limit, error);
+             event.interval != nullptr) {
     *reading.mutable_how_bad()->mutable_interval() = *event.interval;
   }
+  reading.mutable_how_bad()->set_text(std::move(how_bad));
+  reading.mutable_how_bad()->set_brief(std::move(brief));
   std::vector<std::string> places = CellTexts(evaluation.forecast().cells(), kMostCells);
   const std::vector<std::string> levels = WrongLevelNames(error.level_coverage());
   if (!levels.empty()) places.push_back(WrongLevelsTitle(levels) + JoinNames(levels, kMaxNames));
-  for (std::string& group : GroupTexts(evaluation, criteria.error_limit)) {
+  for (std::string& group : GroupTexts(evaluation, groups, criteria.error_limit)) {
     places.push_back(std::move(group));
   }
   if (!places.empty()) reading.mutable_where()->set_text(absl::StrJoin(places, "; "));

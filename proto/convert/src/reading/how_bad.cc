@@ -53,7 +53,10 @@ std::string ConfidenceText(const v1::ErrorMeasurement& error) {
                                           Percent(error.accuracy(), 1));
   const bool is_over = interval.gap_lower() > 0;
   if (!is_over && interval.gap_upper() >= 0) {
-    return shares + ", and whether it is over- or under-confident is not known yet";
+    return shares + (ErrsBothWays(interval)
+                         ? ": over-confident for some predictions and under-confident for others, "
+                           "which cancels on average"
+                         : ", and whether it is over- or under-confident is not known yet");
   }
   const double gap = std::abs(error.mean_confidence() - error.accuracy());
   const double low = is_over ? interval.gap_lower() : -interval.gap_upper();
@@ -84,8 +87,22 @@ std::string ClassesText(const v1::ErrorMeasurement& error, double limit,
   return first;
 }
 
+// How far a level may be off at most, where the outcomes that equal its quantile leave a range of
+// right levels; 0 without such outcomes. In [0, 1].
+double HiddenByTies(const v1::ErrorMeasurement& error) {
+  double hidden = 0;
+  for (const v1::LevelCoverage& level : error.level_coverage()) {
+    if (level.below() == level.at_most()) continue;
+    hidden = std::max({hidden, level.level() - level.below(), level.at_most() - level.level()});
+  }
+  return hidden;
+}
+
 std::string ForecastsText(const v1::ErrorMeasurement& error, double limit) {
   std::string text = OffByText(error.coverage(), limit);
+  if (const double hidden = HiddenByTies(error); hidden > error.coverage().upper()) {
+    Add(text, absl::StrCat("outcomes that equal quantiles can hide up to ", PointsText(hidden)));
+  }
   Add(text, BiasText(error.direction(), error.observations()));
   Add(text, WidthText(error.central_coverage(), error.direction(), error.observations()));
   Add(text, LevelsText(error.level_coverage()));

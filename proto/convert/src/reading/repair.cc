@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -81,6 +82,8 @@ struct PartsToRepair {
   // Whether another part is shown to be better than each of these: it is within the limit, or its
   // interval ends below theirs.
   bool are_the_cause = false;
+  // Whether the rest of the groups, which mixes many, needs a repair: no map is right for it.
+  bool is_rest_off = false;
 };
 
 class RepairFinder {
@@ -114,17 +117,25 @@ class RepairFinder {
 
 PartsToRepair FindPartsToRepair(const v1::GetCalibrationResponse& answer) {
   RepairFinder finder;
+  bool is_rest_off = false;
   for (const v1::GroupWatch& group : answer.groups()) {
     const v1::CalibrationError& error = group.error();
     const bool may_be_over = group.rejected() && error.status() == v1::CalibrationError::UNDECIDED;
-    finder.Add(GroupName(group.value(), group.overflow()), NeedsRepair(error) || may_be_over,
-               error.status(), WorstEvent(Current(error)).interval);
+    const bool is_off = NeedsRepair(error) || may_be_over;
+    if (group.overflow() && is_off) {
+      is_rest_off = true;
+    } else {
+      finder.Add(GroupName(group.value(), false), is_off, error.status(),
+                 WorstEvent(Current(error)).interval);
+    }
   }
   for (const v1::LabelCalibration& label : answer.labels().labels()) {
     finder.Add(label.name(), NeedsRepair(label, answer.error().limit()), label.status(),
                label.has_error() ? &label.error() : nullptr);
   }
-  return finder.Found();
+  PartsToRepair found = finder.Found();
+  found.is_rest_off = is_rest_off;
+  return found;
 }
 
 // "group eu is the cause" or "labels wind, rain are the cause".
@@ -134,8 +145,13 @@ std::string CauseText(const PartsToRepair& parts, const std::string& kind) {
                       is_one ? " is" : " are", " the cause");
 }
 
+constexpr std::string_view kRestText =
+    "(other groups) mixes all groups beyond max_groups, and some of them may be right: find those "
+    "that are off by `calibctl evaluate FILE --group-column COLUMN`, or raise max_groups";
+
 // What repairs groups that a map for all rows does not repair.
 std::string GroupRepairText(const PartsToRepair& groups) {
+  if (groups.names.empty()) return groups.is_rest_off ? std::string(kRestText) : "";
   const bool is_one = groups.names.size() == 1;
   return absl::StrCat(groups.are_the_cause
                           ? absl::StrCat(CauseText(groups, "group"),
@@ -143,20 +159,20 @@ std::string GroupRepairText(const PartsToRepair& groups) {
                           : absl::StrCat("a map for all rows does not repair group",
                                          is_one ? " " : "s ", JoinNames(groups.names, kMaxNames)),
                       ": look for the cause in ",
-                      is_one ? "its rows, or fit a map to a file of these rows"
-                             : "their rows, or fit a map to a file of one group's rows",
+                      is_one ? "its rows, or fit a map to a file of its newest rows"
+                             : "their rows, or fit a map to a file of one group's newest rows",
                       " alone, by `calibctl recalibrate`");
 }
 
 // The groups of forecasts, or the labels, that are the cause. There is no map for them.
 std::string CauseLine(const v1::GetCalibrationResponse& answer) {
   const PartsToRepair parts = FindPartsToRepair(answer);
-  if (!parts.are_the_cause) return "";
+  if (!parts.are_the_cause) return parts.is_rest_off ? std::string(kRestText) : "";
   const bool of_labels = answer.has_labels();
   return absl::StrCat(
       CauseText(parts, of_labels ? "label" : "group"), ": look at ",
       parts.names.size() == 1 ? "its " : "their ", of_labels ? "probabilities and truths" : "rows",
-      answer.warnings().empty() ? " first" : " once the cause of the warning is removed");
+      answer.rows_are_doubtful() ? " once the cause of the warning is removed" : " first");
 }
 
 }  // namespace
@@ -196,14 +212,14 @@ std::string RepairLine(const v1::GetCalibrationResponse& answer) {
   PartsToRepair groups = FindPartsToRepair(answer);
   if (!NeedsRepair(answer.error())) {
     groups.are_the_cause = false;
-    return groups.names.empty() ? "" : GroupRepairText(groups);
+    return GroupRepairText(groups);
   }
   const std::string command =
       absl::StrCat("`calibctl recalibrate --model ", ShortName(answer.model()), "`");
   if (IsWorseThanChance(Current(answer.error()), ClassCount(answer))) {
     return absl::StrCat("first check ", std::string(kSwappedColumns), "; a map would hide it");
   }
-  if (!answer.warnings().empty()) {
+  if (answer.rows_are_doubtful()) {
     return absl::StrCat("first remove the cause of the warning: a map for such rows may do harm; ",
                         "then ", command, " looks for one");
   }

@@ -124,6 +124,10 @@ double FrequencyOf(const v1::ErrorInterval& error) noexcept {
   return frequency < kRounding ? 0 : frequency;
 }
 
+bool ErrsBothWays(const v1::ErrorInterval& error) noexcept {
+  return error.lower() > std::max(error.gap_upper(), -error.gap_lower());
+}
+
 std::string StatedText(const v1::ErrorInterval& error) {
   if (!error.has_stated()) return "";
   const double says = 100 * error.stated();
@@ -131,16 +135,23 @@ std::string StatedText(const v1::ErrorInterval& error) {
   const std::string shares =
       absl::StrCat("says ", Percent(says / 100, 1), ", is ", Percent(is / 100, 1));
   if (error.gap_lower() <= 0 && error.gap_upper() >= 0) {
-    return shares + ", and whether this is too high or too low is not known yet";
+    return shares + (ErrsBothWays(error)
+                         ? ": too high for some predictions and too low for others, which cancels "
+                           "on average"
+                         : ", and whether this is too high or too low is not known yet");
   }
   const bool is_high = error.gap_lower() > 0;
   const double gap = std::abs(100 * error.gap());
   const double low = 100 * (is_high ? error.gap_lower() : -error.gap_upper());
-  const double high = 100 * (is_high ? error.gap_upper() : -error.gap_lower());
+  // A frequency is in [0, 1].
+  const double high = std::min(100 * (is_high ? error.gap_upper() : -error.gap_lower()),
+                               is_high ? says : 100 - says);
   const double larger = std::max(says, is);
   const double smaller = std::min(says, is);
+  // The smallest factor that the interval allows: one event in many rows shows none.
+  const double least = is_high ? says / (says - low) : (says + low) / says;
   std::string factor;
-  if (smaller > 0 && larger >= 2 * smaller) {
+  if (smaller > 0 && larger >= 2 * smaller && least >= 2) {
     const double ratio = larger / smaller;
     factor =
         absl::StrCat(ratio < 99.5 ? absl::StrFormat("%.2g", ratio) : Fixed(ratio, 0), " times ");

@@ -47,6 +47,10 @@ struct NamedEvent {
 // have the same error. error: of two classes.
 [[nodiscard]] bool IsSameEvent(const v1::ErrorMeasurement& error) noexcept;
 
+// Whether the error is shown to have both directions, because it is larger than the average gap can
+// be: with the parts a, b >= 0 too high and too low, a + b is the error and a - b the gap.
+[[nodiscard]] bool ErrsBothWays(const v1::ErrorInterval& error) noexcept;
+
 // How often the event happened, in [0, 1]. error: with `stated`.
 [[nodiscard]] double FrequencyOf(const v1::ErrorInterval& error) noexcept;
 // "says 25.0 %, is 35.0 %: too low by 10.0 points (8.1 to 11.9)", or with a factor of two and

@@ -36,8 +36,10 @@ struct EvaluationVerdict {
   // Whether calibration is rejected, by the tests of lenses, the cells of forecasts, or in a group.
   // Unset without tests.
   std::optional<bool> is_rejected;
+  // The groups over the limit: " in group eu", ", also in groups eu, us" or empty.
+  std::string groups;
 
-  // "OVER_LIMIT, MISCALIBRATED", "UNDECIDED, NOT_REJECTED" or "UNDECIDED".
+  // "OVER_LIMIT in group eu, MISCALIBRATED", "UNDECIDED, NOT_REJECTED" or "UNDECIDED".
   [[nodiscard]] std::string Text() const;
 };
 // evaluation: with `error`, or of forecasts.
