@@ -100,7 +100,9 @@ Places GroupPlaces(const v1::GetCalibrationResponse& answer) {
   Places places;
   for (const v1::GroupWatch& group : answer.groups()) {
     const bool is_over = group.error().status() == v1::CalibrationError::OVER_LIMIT;
-    if (is_over || group.rejected()) places.names.push_back(GroupPlace(group));
+    if (is_over || group.rejected()) {
+      places.names.push_back(GroupPlace(group, answer.error().change()));
+    }
   }
   return places;
 }
@@ -188,7 +190,7 @@ std::string PlacesText(std::vector<Places> places, const std::string& evidence_r
 
 std::string WhereLine(const v1::GetCalibrationResponse& answer) {
   const v1::Whereabouts& whereabouts = answer.verdict().whereabouts();
-  auto [labels, rejected_labels] = LabelPlaces(answer.labels());
+  auto [labels, rejected_labels] = LabelPlaces(answer);
   auto [rejected_classes, frequencies] = ClassPlaces(answer);
   Places cells;
   cells.names = CellTexts(whereabouts.cells(), 1);
