@@ -62,7 +62,9 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   const ModelDeclaration& declaration = *snapshot.declaration;
   KindOf(declaration).Describe({declaration, snapshot, snapshot.observations, now}, response);
   *response.mutable_reading() = convert::ReadingOf(response, ToTimestamp(now));
-  if (response.has_labels()) convert::AddTable(*response.mutable_labels());
+  if (response.has_labels()) {
+    convert::AddTable(*response.mutable_labels(), response.error().change());
+  }
 }
 
 }  // namespace calibd::server

@@ -16,6 +16,21 @@
 #include "server/kinds/numbers/coverage_measure.h"
 
 namespace calibd::server {
+namespace {
+
+// Whether this row is among those before the named change, whose error was not shown to be over the
+// limit. Then a stretch that begins there is over it because of later rows. Once there are enough
+// of them, another stretch exceeds it more clearly.
+bool IsBeforeChange(const ErrorSnapshot& error, std::int64_t row) {
+  const EventChange* const named = error.NamedChange();
+  if (named == nullptr) return false;
+  const DatedChange& change = named->change;
+  const std::int64_t first = error.deviations[named->event].first_observation;
+  const bool was_over = std::abs(change.before.mean) - change.before.radius > error.error_limit;
+  return !was_over && row >= first + change.before_from && row < first + change.from;
+}
+
+}  // namespace
 
 void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& error,
                    v1::CalibrationError& proto) {
@@ -26,7 +41,8 @@ void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& err
   proto.set_is_recent(reading.is_recent);
   proto.set_is_recovered(reading.recovered);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
-  if (const auto again = error.OverAgainSince()) proto.set_over_again_since(*again);
+  const std::optional<std::int64_t> again = error.OverAgainSince();
+  if (again.has_value() && !IsBeforeChange(error, *again)) proto.set_over_again_since(*again);
   error.measured->Describe(error, reading, proto);
   if (error.recovery != nullptr) {
     v1::ErrorMeasurement& newest = *proto.mutable_newest();
@@ -55,16 +71,12 @@ void DescribeRowsUntilDecided(const ErrorSnapshot& error, v1::CalibrationError& 
 }
 
 void DescribeChange(const ErrorSnapshot& error, v1::CalibrationError& proto) {
-  const auto size = [](const EventChange& one) {
-    return std::abs(one.change.after.mean - one.change.before.mean);
-  };
-  const std::vector<EventChange>& changes = error.Changes();
-  const auto largest = std::ranges::max_element(changes, {}, size);
-  if (largest == changes.end()) return;
-  const EventDeviations& event = error.deviations[largest->event];
+  const EventChange* const named = error.NamedChange();
+  if (named == nullptr) return;
+  const EventDeviations& event = error.deviations[named->event];
   v1::DatedChange& out = *proto.mutable_change();
-  out = convert::ToProto(largest->change, event.first_observation, event.blocks.rows());
-  error.measured->DescribeEvent(largest->event, out);
+  out = convert::ToProto(named->change, event.first_observation, event.blocks.rows());
+  error.measured->DescribeEvent(named->event, out);
 }
 
 }  // namespace calibd::server

@@ -62,6 +62,10 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
     DescribeGroups(declaration, *snapshot, verdict, GroupsShown::kRejected, facts);
     DescribeWatch(declaration, *snapshot, *proto.mutable_watch());
     DescribeError(declaration, snapshot->monitor->error, *facts.mutable_error());
+    // What is said of an alarm depends on the change.
+    if (facts.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT) {
+      DescribeChange(snapshot->monitor->error, *facts.mutable_error());
+    }
     if (!snapshot->monitor->labels.empty()) {
       KindOf(declaration).Describe({declaration, *snapshot, snapshot->observations, now}, facts);
     }
@@ -75,6 +79,7 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
   *proto.mutable_reading() = convert::HeadlinesOf(facts);
   if (!facts.has_verdict()) return;
   proto.mutable_verdict()->Swap(facts.mutable_verdict());
+  facts.mutable_error()->clear_change();
   proto.mutable_error()->Swap(facts.mutable_error());
   proto.mutable_alarms()->Swap(facts.mutable_alarms());
 }

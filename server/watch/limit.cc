@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "calibd/store/v1/store.pb.h"
@@ -79,6 +80,19 @@ std::vector<EventChange> FindChanges(const std::vector<EventDeviations>& deviati
   events.reserve(deviations.size());
   for (const EventDeviations& event : deviations) events.push_back(event.blocks);
   return calibd::FindChanges(events);
+}
+
+const EventChange* ErrorSnapshot::NamedChange() const {
+  const std::vector<EventChange>& changes = Changes();
+  const auto largest = std::ranges::max_element(changes, {}, [](const EventChange& one) {
+    return std::abs(one.change.after.mean - one.change.before.mean);
+  });
+  return largest == changes.end() ? nullptr : &*largest;
+}
+
+std::int64_t ErrorSnapshot::ChangedUntil() const {
+  const EventChange* const named = NamedChange();
+  return named == nullptr ? 0 : deviations[named->event].first_observation + named->change.to - 1;
 }
 
 v1::CalibrationError::Status ToProto(LimitStatus status) noexcept {

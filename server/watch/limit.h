@@ -198,6 +198,11 @@ struct ErrorSnapshot {
     });
     return memo->changes;
   }
+  // The one of Changes() with the largest difference, which answers name; null without a change.
+  [[nodiscard]] const EventChange* NamedChange() const;
+  // The last observation of the range of the named change, numbered within the model; 0 without
+  // one.
+  [[nodiscard]] std::int64_t ChangedUntil() const;
 
   // What Read, OverAgainSince, Foresee and Changes returned.
   struct Memo {
@@ -212,6 +217,20 @@ struct ErrorSnapshot {
   };
   std::shared_ptr<Memo> memo = std::make_shared<Memo>();
 };
+
+// Since which start an error whose alarm is active is within error_limit again, see
+// calibd/core/newest_stretch.h. The rows before a dated change say nothing about those after it, so
+// no recovery begins before the end of its range. find(observation): the RecoveredSince of the
+// starts whose stretches begin after this observation of the model.
+template <typename Find>
+[[nodiscard]] std::optional<std::int64_t> RecoveredAfterChange(const ErrorSnapshot& error,
+                                                               const Find& find) {
+  const std::optional<std::int64_t> start = find(std::int64_t{0});
+  if (!start.has_value()) return start;
+  // Only a recovery needs the change, which takes longer to find.
+  const std::int64_t changed_until = error.ChangedUntil();
+  return changed_until == 0 ? start : find(changed_until);
+}
 
 // A watch keeps its sums at marks, equally many observations apart: at the newest ones, and at
 // fewer of the older ones, two for each power of two of their age. Returns whether it keeps mark

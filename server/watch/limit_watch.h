@@ -52,8 +52,6 @@ struct LimitCheck {
 // - Interval(sums, series). Recent(sums, series, count, limit): the start of the stretch of the
 //   recent error and, if it is known by how much that exceeds the limit, its interval. Unset
 //   without a recent error.
-// - Recovered(sums, count, alarm, error_limit): since which count the error is within error_limit
-//   again, after it exceeded the limit at the count `alarm`; see calibd/core/newest_stretch.h.
 // - Ends(sums, count, limit, recent): the largest lower end of the intervals, and the largest upper
 //   end of the intervals and, if `recent`, of the stretches; unset without observations.
 // - is_model(): false for a group and a single label, of which no interval is kept after an
@@ -136,11 +134,10 @@ class LimitWatch {
   void Acknowledge(std::int64_t observations) {
     has_alarm_ = false;
     if (!over_) return;
-    if (measure_.Recovered(sums_, count_, over_at_, settings_.error_limit).has_value()) {
+    const ErrorSnapshot snapshot = Snapshot();
+    if (const ErrorReading& reading = snapshot.Read(); reading.recovered) {
       ForgetAcknowledged();
-      if (measure_.is_model()) {
-        recovery_ = std::make_shared<const ErrorStretch>(*Snapshot().Read().newest);
-      }
+      if (measure_.is_model()) recovery_ = std::make_shared<const ErrorStretch>(*reading.newest);
     } else {
       const std::optional<ErrorEnds> ends = measure_.Ends(sums_, count_, limit(), over_recent_);
       acknowledged_lower_ =

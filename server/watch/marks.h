@@ -85,18 +85,23 @@ template <typename Sums>
   return part;
 }
 
-// RecoveredSince over the marks. ends(part, level): the ErrorEnds of the sums of a stretch.
+// RecoveredAfterChange over the marks. ends(part, level): the ErrorEnds of the sums of a stretch.
 template <typename Sums, typename EndsOf>
-[[nodiscard]] std::optional<std::int64_t> RecoveredSince(const Sums& sums,
-                                                         const std::vector<Sums>& marks,
-                                                         std::int64_t alarm, double error_limit,
-                                                         const EndsOf& ends) {
-  std::vector<std::int64_t> starts;
-  starts.reserve(marks.size());
-  for (const Sums& mark : marks) starts.push_back(mark.count());
-  return calibd::RecoveredSince(
-      starts, sums.count(), alarm, error_limit,
-      [&](std::int64_t start, double level) { return ends(SumsSince(sums, marks, start), level); });
+[[nodiscard]] std::optional<std::int64_t> RecoveredAfterChange(const ErrorSnapshot& error,
+                                                               const Sums& sums,
+                                                               const std::vector<Sums>& marks,
+                                                               const EndsOf& ends) {
+  return RecoveredAfterChange(error, [&](std::int64_t observation) {
+    std::vector<std::int64_t> starts;
+    starts.reserve(marks.size());
+    for (const Sums& mark : marks) {
+      if (mark.first_observation > observation) starts.push_back(mark.count());
+    }
+    return RecoveredSince(starts, sums.count(), error.over_at, error.error_limit,
+                          [&](std::int64_t start, double level) {
+                            return ends(SumsSince(sums, marks, start), level);
+                          });
+  });
 }
 
 // OverAgainSince over the marks.

@@ -125,7 +125,7 @@ class Channels:
         listed = self.json("list")
         text = self.run("list", "--fail-on", ",".join(GATES))[1]
         rows = {row.split()[0]: row for row in text.splitlines()[1:-1]
-                if not re.match(r"\S+ has \d+ labelled rows?[,:]? ", row)}
+                if not re.match(r"\S+ has \d+ (?:labelled )?rows?[,:]? ", row)}
         metrics = self.metrics()
         entries = {short_name(one["model"]): one for one in listed["models"]}
         # A small machine has two processors.

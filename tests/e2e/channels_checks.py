@@ -30,7 +30,7 @@ def spoken_lines(text):
     """The lines of `calibctl show` by their titles, each without its breaks."""
     lines = {}
     for line in text.split("\n\n")[0].splitlines():
-        if line.startswith("failed on ") or re.match(r"\S+ has \d+ labelled rows?,? ", line):
+        if line.startswith("failed on ") or re.match(r"\S+ has \d+ (?:labelled )?rows?,? ", line):
             break
         title, words = line[:10].strip(), line[10:]
         if title:
@@ -97,8 +97,8 @@ def check_gates(_, a):
     failed = [gate for gate, fails in failed.items() if fails]
     if "INSUFFICIENT" in a.said("verdict"):
         failed.append("insufficient-data")
-        require(f"\n{short_name(a.facts['model'])} has {a.facts['observations']} labelled row" in a.text,
-                "show does not say how many rows there are")
+        require(re.search(rf"\n{re.escape(short_name(a.facts['model']))} has {a.facts['observations']} "
+                          r"(?:labelled )?row", a.text), "show does not say how many rows there are")
     same("gates", a.failed_on, failed)
     same("exit code", a.exit_codes["show"], 3 if failed else 0)
     same("last line", [line for line in a.text.splitlines() if line.startswith("failed on")],
@@ -324,7 +324,9 @@ def check_how_bad(_, a):
     for match in OFF_BY.finditer(text):
         if match["event"].endswith("was "):
             row = re.match(r" at row (\d+)", text[match.end():])[1]
-            alarm = next(one for one in a.active("OVER_LIMIT") if one["observation"] == row)
+            # That of the model itself comes before those of its parts.
+            alarm = min((one for one in a.active("OVER_LIMIT") if one["observation"] == row),
+                        key=lambda one: "groupValue" in one or "label" in one)
             check_interval("former error", match, alarm["crossing"]["error"], alarm["crossing"]["limit"])
     match = re.search(r"the next alarm is raised above ([\d.]+)", text)
     own = [one for one in a.active("OVER_LIMIT") if "groupValue" not in one and "label" not in one]
@@ -517,9 +519,11 @@ def check_so_far(_, a):
 
 def check_data(_, a):
     facts, text = a.facts, a.said("data")
-    counted = "counted" if "labelArrivals" in facts else "labelled"
+    has_truth = (facts.get("labels", {}).get("truths") != "0" or
+                 "sinceAcknowledgement" in facts["error"])
+    counted = "counted " if "labelArrivals" in facts else "labelled " if has_truth else ""
     numbers = (facts["observations"], facts["rejectedRows"])
-    match = re.match(rf"(\d+) {counted} rows?, (\d+) rejected", text)
+    match = re.match(rf"(\d+) {counted}rows?, (\d+) rejected", text)
     same("rows", match and match.groups(), numbers)
     same("metric", a.metrics["calibd_observations_total", ""], float(facts["observations"]))
     arrivals = facts.get("labelArrivals")
@@ -546,8 +550,9 @@ def check_data(_, a):
 
 
 def check_truths(_, a):
-    """Without a known truth there is too little data."""
+    """Without a known truth there is too little data. The evidence goes on after an acknowledgement."""
     require(a.facts.get("labels", {}).get("truths") != "0" or
+            "sinceAcknowledgement" in a.facts["error"] or
             a.facts["verdict"]["status"] == "INSUFFICIENT_DATA",
             f"no truth is known, and {a.said('verdict')}")
 

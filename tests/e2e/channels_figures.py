@@ -118,6 +118,7 @@ def check_classes(a):
 def check_stretches(_, a):
     """The table of forecasts over all rows and over the newest ones."""
     table = a.verbose.partition("\nsince row ")[2].split("\n\n")[0].splitlines()[1:]
+    table = [line for line in table if not line.startswith("WARNING: ")]
     error = a.facts.get("error", {"sinceStart": {}})
     stretches = [current(error), error.get("newest", {})] if "coverage" in current(error) else []
     if len(stretches) == 2 and stretches[0]["firstObservation"] == stretches[1].get("firstObservation"):

@@ -33,10 +33,13 @@ def check_group(a, group, name, is_over):
     told = re.search(rf"group.* {re.escape(name)}(?!\w)", a.said("verdict"))
     same(f"{name} in the verdict", bool(told), is_over or is_hidden)
     measurement = current(group["error"])
+    where = a.said("where")
     match = re.search(rf"group {re.escape(name)}(?: P\([^)]*\)| top label|) (?:([\d.]+) points? off "
                       r"\(([\d.]+) to ([\d.]+)[^)]*\)|0 to ([\d.]+) points? off(?: \(too few[^)]*\))?)"
-                      r"(?:, recovered since row (\d+))?", a.said("where"))
-    is_named = (is_over or group["rejected"]) and bool(intervals(measurement))
+                      r"(?:, (?:recovered|on average within the limit) since row (\d+))?", where)
+    # Of many parts, only the worst ones are named.
+    is_named = ((is_over or group["rejected"]) and bool(intervals(measurement)) and
+                (bool(match) or not re.match(r"group .* and \d+ more", where)))
     same(f"{name} in where", bool(match), is_named)
     if match:
         event, interval = worst(measurement)
@@ -81,10 +84,14 @@ def check_labels(_, a):
         same("truths", line.split()[1], label["truths"])
         evidence = re.split(r" {2,}", line.strip())[6]
         same_printed("evidence", evidence, label["log10EValue"])
-        match = re.search(rf"label {label['name']} ([\d.]+) points? off \(([\d.]+) to ([\d.]+)\)",
-                          a.said("where"))
-        same("in where", bool(match), label["name"] in over and "error" in label)
-        if match:
+        match = re.search(rf"label {label['name']} (?:([\d.]+) points? off \(([\d.]+) to ([\d.]+)\)|"
+                          r"0 to ([\d.]+) points? off)", a.said("where"))
+        # Of many parts, only the worst ones are named.
+        is_named = bool(match) or not re.search(r" and \d+ more", a.said("where"))
+        same("in where", bool(match), label["name"] in over and "error" in label and is_named)
+        if match and match[4]:
+            same_points("upper", match[4], label["error"]["upper"])
+        elif match:
             for part, printed in zip(("estimate", "lower", "upper"), match.groups()):
                 same_points(part, printed, label["error"][part])
         if "error" not in label:
@@ -101,14 +108,25 @@ def check_labels(_, a):
               label["error"]["estimate"])
 
 
+def recovered_text(a, row):
+    """What is said of a part that has recovered, also if the error of the model changed later."""
+    changed = int(a.facts.get("error", {}).get("change", {}).get("toObservation", 0))
+    return ("recovered" if int(row or 0) > changed else "on average within the limit") + \
+        f" since row {row}"
+
+
 def check_recovered_labels(_, a):
     """A label that has recovered is not simply over its limit."""
     if "labels" in a.facts:
         table = {line.split()[0]: line for line in a.text.split("\n\n")[-1].splitlines()}
         for label in a.facts["labels"]["labels"]:
-            same(label["name"], "recovered" in table.get(label["name"], ""), "recoveredSince" in label)
+            same(label["name"],
+                 recovered_text(a, label.get("recoveredSince")) in table.get(label["name"], ""),
+                 "recoveredSince" in label)
+            if f"label {label['name']} " not in a.said("where") and " more" in a.said("where"):
+                continue
             same(f"where, {label['name']}", bool(re.search(
-                rf"label {label['name']} [^,]*, recovered since row {label.get('recoveredSince')}\b",
+                rf"label {label['name']} [^,]*, {recovered_text(a, label.get('recoveredSince'))}\b",
                 a.said("where"))), "recoveredSince" in label)
 
 
@@ -118,8 +136,10 @@ def check_where(_, a):
     count = int(places.get("rejectedClasses", 0))
     rejected = re.search(r"rejected for class(?:es)? ([^;]*)", text)
     if count and count == int(places["classCount"]):
-        same("all classes", re.findall(r"rejected for all (\d+) classes", text),
-             [str(count)] if count > 2 else [])
+        # The names of parts that are over the limit may leave no room for it.
+        told = re.findall(r"rejected for all (\d+) classes", text)
+        is_left_out = not told and len(text) > 100 and re.match("group|label", text)
+        same("all classes", told, [str(count)] if count > 2 and not is_left_out else [])
     else:
         same("rejected classes", bool(rejected), count > 0)
     for match in re.finditer(r"(\w+) \(says ([\d.]+) %, is ([\d.]+) %\)", text):
@@ -168,12 +188,15 @@ def check_changed(_, a):
     change = a.facts.get("error", {}).get("change")
     same("answer", line.get("answer", "UNSPECIFIED") == "CHANGED", change is not None)
     if change is None:
-        since = re.search(r"off from (?:the first rows|row (\d+)) on, as far as can be seen",
-                          line.get("text", ""))
+        since = re.search(r"^(off|not calibrated) from (?:the first rows|row (\d+)) on, as far as can be "
+                          r"seen$", line.get("text", ""))
         if since:
             # Calibration was rejected, or the limit exceeded, within the first thousand rows.
+            end = int(since[2] or 1) + 1000
             first = min(int(alarm["observation"]) for alarm in a.facts["alarms"])
-            require(first < int(since[1] or 1) + 1000, f"changed: {line}, first alarm at row {first}")
+            require(first < end, f"changed: {line}, first alarm at row {first}")
+            same(f"off, {line}", since[1] == "off", a.facts["error"]["isAcknowledged"] or
+                 any(int(alarm["observation"]) < end for alarm in a.active("OVER_LIMIT")))
             return
         require(not line or "no change" in line["text"] or "cannot be dated" in line["text"],
                 f"changed: {line}")
@@ -208,6 +231,16 @@ def check_changed(_, a):
             ends = ("gapLower", "gapUpper")[::side]
             for printed, part in zip(numbers, ("gap", *ends)):
                 same_points(part, printed, side * stretch[part])
+    # An error that came back did not do so in the rows before the change.
+    error, before = a.facts["error"], change["before"]
+    again = int(error.get("overAgainSince", change["fromObservation"]))
+    was_over = max(before["gapLower"], -before["gapUpper"]) > error["limit"]
+    require(was_over or again >= int(change["fromObservation"]) or
+            again < int(before["firstObservation"]), f"over again before the change: {error}")
+    # A recovery is one of the rows after the change.
+    if a.facts["error"]["isRecovered"]:
+        require(int(change["toObservation"]) < int(a.facts["error"]["newest"]["firstObservation"]),
+                f"recovered before the change: {a.facts['error']}")
     apart = (change["before"]["gapUpper"] < change["after"]["gapLower"] or
              change["after"]["gapUpper"] < change["before"]["gapLower"])
     require(apart, f"the intervals overlap: {change}")
@@ -245,7 +278,7 @@ def check_decision(text, loss):
     """With equal costs of 1 the cost is the share of wrong decisions, in percent."""
     number = r"([-+]?[\d.]+)"
     counts = loss["decision"]["falseAlarmCost"] == loss["decision"]["missCost"] == 1
-    match = re.search(rf"{number} % of (\d+) decisions were wrong, the forecasts promise {number} %: "
+    match = re.search(rf"{number} % of (\d+) decisions(?: since row \d+)? were wrong, the forecasts promise {number} %: "
                       rf"{number} points \({number} to {number}\)" if counts else
                       rf": (\d+) decisions cost {number} each, the forecasts promise {number}: "
                       rf"{number} \({number} to {number}\)", text)

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 from channels_checks import group_name
-from channels_models import (Rows, Situation, acknowledge, classes, declared,
+from channels_models import (Rows, Situation, acknowledge, acknowledge_limit, active, classes, declared,
                              grouped, labels_later, numbers, several_labels, two_classes)
 from channels_numbers import intervals, require, same
 
@@ -15,6 +15,21 @@ def only_invalid_rows(client, name):
     """Sends 30 rows whose probabilities do not sum to 1, all of which the SDK drops."""
     with client.stream(name, on_invalid="drop") as stream:
         stream.send(np.full((30, 10), 0.5), np.zeros(30, np.int64))
+
+
+def by_truth(rows):
+    """The rows in the order of their truths; of several labels, the first one comes first."""
+    order = np.lexsort(np.atleast_2d(rows.truths.T)[::-1])
+    return Rows(rows.predictions[order], rows.truths[order])
+
+
+def acknowledge_group(value):
+    """Acknowledges the alarms over the limit of a group."""
+    def step(client, name):
+        for alarm in active(client, name):
+            if alarm.group_value == value:
+                client.acknowledge_alarm(name, alarm.id, note="known")
+    return step
 
 
 def without_labels(rows):
@@ -71,11 +86,32 @@ def states():
              several_labels(212, 2500, (0, 0, 0.4))], over),
                              {"verdict": r" in label wind since .* \(row \d+\), again since row \d+",
                               "where": r"label wind .*, over again since row \d+"}),
-        # An error that is too small to be shown in the newest rows is not said to be over again.
+        # An error that is too small to be shown in the newest rows is not said to be over again. But
+        # they are not like those that had recovered.
         "ten_barely_back": (Situation(
             {**ten, "error_limit": 0.05},
             [classes(213, 2000, 0.15), classes(214, 12000), classes(215, 1200, 0.06)], over),
-                            {"now": r"^(?!.*again since)"}),
+                            {"verdict": r"^(?!.*(again|recovered))",
+                             "now": r"; not shown to be within the limit since the change before row "
+                                    r"1[34]\d\d\d; "}),
+        # The stretch that is over the limit again begins before the change, because no later one is
+        # long enough.
+        "ten_just_back": (Situation(
+            {**ten, "error_limit": 0.05},
+            [classes(247, 2000, 0.15), classes(248, 10000), classes(249, 1100, 0.3)], over),
+                          {"verdict": r"^(?!.*(again|recovered))", "now": r"; still over the limit; "}),
+        # A stretch that begins at row 1025 is on average within the limit.
+        "ten_average_recovered": (Situation(
+            {**ten, "error_limit": 0.12}, [classes(241, 2000, 0.3), classes(242, 6500)], over),
+                                  {"verdict": r", recovered since row (2049|3073) "}),
+        "number_average_recovered": (Situation(
+            {"forecast": "normal", "error_limit": 0.12}, [numbers(243, 3000, 2.5), numbers(244, 5500)],
+            over), {"verdict": r", recovered since row (3073|4097) "}),
+        "labels_average_recovered": (Situation(
+            {**labels, "error_limit": 0.1},
+            [several_labels(245, 2000, (0, 0, 0.4)), several_labels(246, 6100, (0, 0, 0))], over),
+                                     {"where": r"label wind .*, on average within the limit since row "
+                                               r"1025$"}),
         "ten_just_acknowledged": (Situation(
             {**ten, "error_limit": 0.05},
             [classes(216, 2000, 0.15), classes(217, 12000), acknowledge], forgotten), kept),
@@ -97,6 +133,14 @@ def states():
                             {"verdict": r"OVER_LIMIT since .* \(row \d+\), also in group eu "
                                         r"\(since row \d+\), ",
                              "repair": r"^group eu is the cause, and a map for all rows can make "}),
+        # Each group has its own row, and one is acknowledged.
+        "ten_two_groups": (Situation(
+            {**ten, "error_limit": 0.15, **region},
+            [grouped(230, {"us": classes(231, 9000), "eu": classes(232, 1000, 0.4),
+                           "asia": classes(233, 1000, 0.6)}), acknowledge_group("eu")], over),
+                           {"verdict": r"^OVER_LIMIT in groups asia \(since row \d+\), eu \(acknowledged\), "
+                                       r"first since .* \(row \d+\), ",
+                            "where": r"^group asia .* points off \(.*\), group eu "}),
         "number_group_cause": (Situation(
             {"forecast": "normal", "error_limit": 0.15, **region},
             [grouped(227, {"us": numbers(228, 6000), "eu": numbers(229, 1000, 1.0, 2.0)})], over),
@@ -105,6 +149,12 @@ def states():
             {**labels, "error_limit": 0.05}, [several_labels(234, 15000, (0, 0, 0.2))], over),
                          {"verdict": r" in label wind (?:since .* \(row \d+\)|\(since row \d+\)), ",
                           "repair": r"^label wind is the cause: look at its probabilities and truths"}),
+        # A person has accepted each of them, and the evidence goes on.
+        "labels_accepted": (Situation(
+            labels, [several_labels(240, 3000, (0.15, 0.1, 0.15)), acknowledge_limit], over),
+                            {"verdict": r"^OVER_LIMIT \(acknowledged\), also in labels \w+, \w+, \w+ "
+                                        r"\(all acknowledged\), MISCALIBRATED since ",
+                             "howBad": r"^was off by .* over rows 1 to 3000; no labelled row since$"}),
         "labels_two_off": (Situation(labels, [several_labels(235, 4000, (0.1, 0, 0.3))], over),
                            {"verdict": r" in labels wind \(since row \d+\), rain \(since row \d+\)"}),
         "labels_certain": (Situation(labels, [certain_labels(236, 2000)], over),
@@ -112,6 +162,13 @@ def states():
         "labels_in_blocks": (Situation({**labels, "error_limit": 0.2},
                                        [with_blocks_of_one_label(237, 4000)], over),
                              {"warning": r"The outcomes of label rain alone show this"}),
+        # Files that are sorted by what is forecast. A stretch of one outcome looks like an error.
+        "number_sorted": (Situation({"forecast": "normal", "error_limit": 0.1},
+                                    [by_truth(numbers(250, 10500))], over),
+                          {"warning": r"^Outcomes of neighbouring rows go together more than "}),
+        "labels_sorted": (Situation({**labels, "error_limit": 0.1},
+                                    [by_truth(several_labels(251, 6000, (0, 0, 0)))], over),
+                          {"warning": r"^Outcomes of neighbouring rows go together more than "}),
         "ten_waiting": (Situation(
             {**ten, "label_grace": datetime.timedelta(hours=1)},
             [labels_later(classes(238, 300), 200)], "UNDECIDED INSUFFICIENT_DATA"),
@@ -149,6 +206,7 @@ def check_parts(_, a):
     verdict, text = a.facts.get("verdict", {}), a.said("verdict")
     if verdict.get("limitStatus") != "OVER_LIMIT":
         return
+    text = text.replace(" (all acknowledged)", " (acknowledged)")
     alarms = {group_name(alarm["groupValue"], alarm["isOverflowGroup"]) if "groupValue" in alarm
               else alarm["label"]: alarm for alarm in a.active("OVER_LIMIT")
               if "groupValue" in alarm or "label" in alarm}

@@ -35,6 +35,12 @@ std::int64_t NeededForLimit(const v1::CalibrationError& error, const v1::Watch& 
   return std::max<std::int64_t>(0, watch.min_observations() - rows.observations());
 }
 
+// Rows of several labels may have no truth.
+bool HasNoTruth(const v1::ErrorMeasurement& rows) {
+  return rows.observations() > 0 && !rows.has_labels() && !rows.has_top_label() &&
+         !rows.has_coverage();
+}
+
 }  // namespace
 
 void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
@@ -93,7 +99,9 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::Calibr
 std::string DescribeInsufficientData(const std::string& model, const VerdictGate& gate,
                                      const v1::CalibrationError& error, const v1::Watch& watch,
                                      std::int64_t observations) {
-  std::string text = absl::StrCat(model, " has ", convert::CountText(observations, "labelled row"));
+  std::string text = absl::StrCat(
+      model, " has ",
+      convert::CountText(observations, HasNoTruth(error.since_start()) ? "row" : "labelled row"));
   if (watch.has_evidence() && watch.observations() < observations) {
     absl::StrAppend(&text, ", ", watch.observations(), " since the evidence began anew");
   }
@@ -106,6 +114,8 @@ std::string DescribeInsufficientData(const std::string& model, const VerdictGate
     absl::StrAppend(&text, ": the gate needs ", needed, " more");
   } else if (!watch.unavailable_reason().empty()) {
     absl::StrAppend(&text, ", and no evidence: ", convert::Plain(watch.unavailable_reason()));
+  } else if (HasNoTruth(error.since_start())) {
+    text += ", of which no truth is known";
   } else {
     text += ", too few for a verdict";
   }

@@ -46,7 +46,7 @@ void RecentFields(StateFields& fields, RecentErrorEvidence::State& state) {
   fields.Require(fits && std::ranges::min(state.squares) >= 0, "has a recent error that cannot be");
 }
 
-// The ends of a stretch after an alarm, for RecoveredSince and OverAgainSince.
+// The ends of a stretch after an alarm, for RecoveredAfterChange and OverAgainSince.
 auto EndsOfStretch(std::size_t series) noexcept {
   return [series](const ErrorSums& part, double level) {
     const ErrorLevels levels = RecoveryLevels(level).SharedBy(series);
@@ -58,12 +58,6 @@ auto EndsOfStretch(std::size_t series) noexcept {
     }
     return worst;
   };
-}
-
-std::optional<std::int64_t> RecoveredStart(const ErrorSums& sums,
-                                           const std::vector<ErrorSums>& marks, std::size_t series,
-                                           std::int64_t alarm, double error_limit) {
-  return RecoveredSince(sums, marks, alarm, error_limit, EndsOfStretch(series));
 }
 
 // A stretch that was chosen by its error.
@@ -122,7 +116,7 @@ ErrorReading MeasuredClassError::Read(const ErrorSnapshot& error) const {
   std::optional<std::int64_t> start;
   ErrorLevels levels = kSingleErrorLevels;
   if (error.over) {
-    start = RecoveredStart(sums, *marks, budget.series, error.over_at, error.error_limit);
+    start = RecoveredAfterChange(error, sums, *marks, EndsOfStretch(budget.series));
   }
   reading.recovered = start.has_value();
   if (reading.recovered) {
@@ -232,11 +226,6 @@ std::optional<ErrorStretch> ClassMeasure::Recent(const Sums& sums, std::size_t s
   ErrorStretch stretch;
   stretch.first_observation = worst->first_observation;
   return stretch;
-}
-
-std::optional<std::int64_t> ClassMeasure::Recovered(const Sums& sums, std::int64_t /*count*/,
-                                                    std::int64_t alarm, double error_limit) const {
-  return RecoveredStart(sums, *marks_.values(), budget_.series, alarm, error_limit);
 }
 
 void ErrorSums::Subtract(const ErrorSums& earlier) noexcept {

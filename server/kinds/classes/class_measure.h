@@ -130,8 +130,6 @@ class ClassMeasure {
   // start is chosen in hindsight, so it has no interval.
   [[nodiscard]] std::optional<ErrorStretch> Recent(const Sums& sums, std::size_t series,
                                                    std::int64_t count, double limit) const noexcept;
-  [[nodiscard]] std::optional<std::int64_t> Recovered(const Sums& sums, std::int64_t count,
-                                                      std::int64_t alarm, double error_limit) const;
   [[nodiscard]] std::optional<ErrorEnds> Ends(const Sums& sums, std::int64_t count, double limit,
                                               bool recent) const noexcept;
   void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, bool over,

@@ -8,20 +8,13 @@
 namespace calibd::server {
 namespace {
 
-// The ends of a stretch after an alarm, for RecoveredSince and OverAgainSince.
+// The ends of a stretch after an alarm, for RecoveredAfterChange and OverAgainSince.
 auto EndsOfStretch(std::size_t label_count) noexcept {
   return [label_count](const LabelErrorSums& part, double level) {
     const auto interval = part.totals.Interval(label_count, RecoveryLevels(level));
     return interval.has_value() ? ErrorEnds{.lower = interval->lower, .upper = interval->upper}
                                 : ErrorEnds{};
   };
-}
-
-std::optional<std::int64_t> RecoveredStart(const LabelErrorSums& sums,
-                                           const std::vector<LabelErrorSums>& marks,
-                                           std::size_t label_count, std::int64_t alarm,
-                                           double error_limit) {
-  return RecoveredSince(sums, marks, alarm, error_limit, EndsOfStretch(label_count));
 }
 
 }  // namespace
@@ -39,7 +32,7 @@ ErrorReading MeasuredLabels::Read(const ErrorSnapshot& error) const {
   std::optional<std::int64_t> start;
   ErrorLevels own = kSingleErrorLevels;
   if (error.over) {
-    start = RecoveredStart(sums, *marks, label_count, error.over_at, error.error_limit);
+    start = RecoveredAfterChange(error, sums, *marks, EndsOfStretch(label_count));
   }
   reading.recovered = start.has_value();
   if (reading.recovered) {
@@ -62,11 +55,6 @@ std::optional<std::int64_t> MeasuredLabels::OverAgainSince(const ErrorSnapshot& 
                                             EndsOfStretch(label_count));
   if (!start.has_value()) return std::nullopt;
   return SumsSince(sums, *marks, *start).first_observation;
-}
-
-std::optional<std::int64_t> LabelMeasure::Recovered(const Sums& sums, std::int64_t /*count*/,
-                                                    std::int64_t alarm, double error_limit) const {
-  return RecoveredStart(sums, *marks_.values(), label_count_, alarm, error_limit);
 }
 
 void LabelMeasure::Add(const Row& row, double /*limit*/, Sums& since_start, Sums& sums,

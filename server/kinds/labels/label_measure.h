@@ -104,8 +104,6 @@ class LabelMeasure {
                                                           double /*limit*/) noexcept {
     return std::nullopt;
   }
-  [[nodiscard]] std::optional<std::int64_t> Recovered(const Sums& sums, std::int64_t count,
-                                                      std::int64_t alarm, double error_limit) const;
   [[nodiscard]] std::optional<ErrorEnds> Ends(const Sums& sums, std::int64_t /*count*/,
                                               double /*limit*/, bool /*recent*/) const noexcept {
     const std::optional<ErrorInterval> interval = Interval(sums, 0);

@@ -138,10 +138,11 @@ CoverageStretch MeasuredCoverage::Since(const CoverageMark* from, const Coverage
   return stretch;
 }
 
-std::vector<std::int64_t> MeasuredCoverage::Starts() const {
+std::vector<std::int64_t> MeasuredCoverage::StartsAfter(std::int64_t observation) const {
   std::vector<std::int64_t> starts;
   for (const CoverageMark& mark : *marks) {
-    if (mark.sums.count % kStretchSpacing == 0) starts.push_back(mark.sums.count);
+    const bool is_start = mark.sums.count % kStretchSpacing == 0;
+    if (is_start && mark.first_observation > observation) starts.push_back(mark.sums.count);
   }
   return starts;
 }
@@ -162,17 +163,19 @@ ErrorEnds MeasuredCoverage::EndsBetween(const CoveragePartition& partition, std:
   return {.lower = own.lower / n, .upper = own.upper / n};
 }
 
-std::optional<std::int64_t> MeasuredCoverage::Recovered(std::int64_t alarm,
-                                                        double error_limit) const {
+std::optional<std::int64_t> MeasuredCoverage::Recovered(const ErrorSnapshot& error) const {
   const CoveragePartition partition(*cells);
-  return RecoveredSince(Starts(), count, alarm, error_limit, [&](std::int64_t start, double level) {
-    return EndsBetween(partition, start, count, level);
+  return RecoveredAfterChange(error, [&](std::int64_t observation) {
+    return RecoveredSince(StartsAfter(observation), count, error.over_at, error.error_limit,
+                          [&](std::int64_t start, double level) {
+                            return EndsBetween(partition, start, count, level);
+                          });
   });
 }
 
 std::optional<std::int64_t> MeasuredCoverage::OverAgainSince(const ErrorSnapshot& error) const {
   const CoveragePartition partition(*cells);
-  const auto start = calibd::OverAgainSince(Starts(), count, error.over_at, error.error_limit,
+  const auto start = calibd::OverAgainSince(StartsAfter(0), count, error.over_at, error.error_limit,
                                             [&](std::int64_t from, std::int64_t end, double level) {
                                               return EndsBetween(partition, from, end, level);
                                             });
@@ -182,7 +185,7 @@ std::optional<std::int64_t> MeasuredCoverage::OverAgainSince(const ErrorSnapshot
 
 std::optional<CoverageStretch> MeasuredCoverage::Newest(const ErrorSnapshot& error) const {
   if (error.over) {
-    const std::optional<std::int64_t> start = Recovered(error.over_at, error.error_limit);
+    const std::optional<std::int64_t> start = Recovered(error);
     if (start.has_value()) {
       const double level = RecoveryLevel(error.over_at, *start);
       CoverageStretch stretch = Since(MarkAt(*start), {.error = level, .central = level});
@@ -301,12 +304,6 @@ std::optional<ErrorStretch> CoverageMeasure::Recent(const Sums& sums, std::size_
                                                     std::int64_t count, double /*limit*/) const {
   const std::optional<CoverageStretch> recent = State(sums, sums, count).Recent();
   return recent.has_value() ? std::optional(StretchOf(*recent)) : std::nullopt;
-}
-
-std::optional<std::int64_t> CoverageMeasure::Recovered(const Sums& sums, std::int64_t count,
-                                                       std::int64_t alarm,
-                                                       double error_limit) const {
-  return State(sums, sums, count).Recovered(alarm, error_limit);
 }
 
 std::optional<ErrorEnds> CoverageMeasure::Ends(const Sums& sums, std::int64_t count, double limit,

@@ -85,9 +85,9 @@ struct MeasuredCoverage final : MeasuredError {
   [[nodiscard]] std::int64_t count_since_start() const noexcept override {
     return since_start.counts.count();
   }
-  // Since which count the coverage error is within error_limit again, after it exceeded the limit
-  // at the count `alarm`: see calibd/core/newest_stretch.h.
-  [[nodiscard]] std::optional<std::int64_t> Recovered(std::int64_t alarm, double error_limit) const;
+  // Since which count the coverage error is within error_limit again: see RecoveredAfterChange.
+  // error: of an active alarm.
+  [[nodiscard]] std::optional<std::int64_t> Recovered(const ErrorSnapshot& error) const;
   // The stretch that answers show; see ErrorReading::newest.
   [[nodiscard]] std::optional<CoverageStretch> Newest(const ErrorSnapshot& error) const;
   // A tied outcome is neither inside nor outside of a central interval.
@@ -108,8 +108,9 @@ struct MeasuredCoverage final : MeasuredError {
   void DescribeEvent(std::size_t place, v1::DatedChange& out) const override;
 
  private:
-  // The counts of the marks at which a stretch may begin; see calibd/core/newest_stretch.h.
-  [[nodiscard]] std::vector<std::int64_t> Starts() const;
+  // The counts of the marks at which a stretch may begin, of those after an observation of the
+  // model; see calibd/core/newest_stretch.h.
+  [[nodiscard]] std::vector<std::int64_t> StartsAfter(std::int64_t observation) const;
   // The ends of the error of the observations start + 1 to end; both are counts of marks, or end is
   // `count`.
   [[nodiscard]] ErrorEnds EndsBetween(const CoveragePartition& partition, std::int64_t start,
@@ -165,8 +166,6 @@ class CoverageMeasure {
   [[nodiscard]] std::optional<ErrorInterval> Interval(const Sums& sums, std::size_t series) const;
   [[nodiscard]] std::optional<ErrorStretch> Recent(const Sums& sums, std::size_t series,
                                                    std::int64_t count, double limit) const;
-  [[nodiscard]] std::optional<std::int64_t> Recovered(const Sums& sums, std::int64_t count,
-                                                      std::int64_t alarm, double error_limit) const;
   [[nodiscard]] std::optional<ErrorEnds> Ends(const Sums& sums, std::int64_t count, double limit,
                                               bool recent) const;
   void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, bool over,

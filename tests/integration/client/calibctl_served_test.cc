@@ -403,7 +403,7 @@ TEST_F(CalibctlServedTest, AnAcknowledgementShowsTheFormerError) {
                     Not(ContainsRegex("\nupdated"))));
   EXPECT_THAT(
       show(),
-      AllOf(HasSubstr("OVER_LIMIT (acknowledged), also in group asia, "),
+      AllOf(HasSubstr("OVER_LIMIT (acknowledged), also in group asia (acknowledged), "),
             HasSubstr("how bad   was off by "), HasSubstr(" over rows 1 to 2000; "),
             HasSubstr("group asia (not measured yet since the acknowledgement or update)")));
 }

@@ -90,7 +90,7 @@ TEST_F(ForecastTiesTest, TooFewDryDaysAreSeenAndTheTestIsRefused) {
   EXPECT_THAT(answer.reading().how_bad().text(),
               AllOf(HasSubstr("level .5: between "), HasSubstr("the quantile is too low")));
   EXPECT_THAT(answer.reading().where().text(), HasSubstr("wrong level"));
-  EXPECT_THAT(answer.reading().changed().text(), HasSubstr("off from the first rows on"));
+  EXPECT_THAT(answer.reading().changed().text(), HasSubstr("from the first rows on"));
   v1::RunTestRequest request;
   request.set_model(kRainModel);
   v1::QuadraticTestResult result;

@@ -97,6 +97,7 @@ TEST(VerdictGateTest, SaysHowManyMoreRowsItNeeds) {
   watch.set_observations_needed(1);
   v1::CalibrationError error;
   error.mutable_since_start()->set_observations(99);
+  error.mutable_since_start()->mutable_top_label();
   EXPECT_EQ(DescribeInsufficientData("m", kAll, error, watch, 99),
             "m has 99 labelled rows: the gate needs 1 more\n");
   error.mutable_since_start()->set_observations(500);
@@ -118,6 +119,11 @@ TEST(VerdictGateTest, SaysHowManyMoreRowsItNeeds) {
             "m has 1000 labelled rows, and no evidence: all predictions are equal\n");
   EXPECT_EQ(DescribeInsufficientData("m", kAll, {}, {}, 0),
             "m has 0 labelled rows, too few for a verdict\n");
+  // Rows of several labels may have no truth.
+  v1::CalibrationError unknown;
+  unknown.mutable_since_start()->set_observations(1500);
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, unknown, {}, 1500),
+            "m has 1500 rows, of which no truth is known\n");
 }
 
 TEST(VerdictGateTest, FailsOnActiveAlarmsThatTheStatusHides) {

@@ -13,6 +13,7 @@ namespace calibd::convert {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::StartsWith;
 
 v1::ErrorInterval IntervalOfEvent(double lower, double upper) {
   v1::ErrorInterval interval;
@@ -45,6 +46,11 @@ TEST(LabelTableTest, ALabelSaysSinceWhichRowItIsCounted) {
   EXPECT_EQ(mark(),
             "recovered since row 5121, rejected, counted since row 4001, accepted up to 18.7 "
             "points");
+  v1::DatedChange change;
+  change.set_to_observation(5184);
+  AddTable(labels, change);
+  EXPECT_THAT(CellsOfRow(labels, 0).back(),
+              StartsWith("on average within the limit since row 5121, rejected"));
 }
 
 TEST(LabelTableTest, AnEstimateIsLeftOutBesideAnIntervalThatBeginsAtZero) {

@@ -226,6 +226,14 @@ TEST(NowLineTest, IsTheErrorOfTheNewestRows) {
   EXPECT_THAT(NowLine(answer),
               EndsWith("; not shown to be within the limit since the alarm; 95 % for these rows, "
                        "however often you look"));
+  // A change that came later is what separates the rows.
+  v1::CalibrationError changed = answer.error();
+  answer.mutable_error()->mutable_change()->set_to_observation(answer.alarms(0).observation());
+  EXPECT_THAT(NowLine(answer), HasSubstr("; not shown to be within the limit since the alarm; "));
+  answer.mutable_error()->mutable_change()->set_to_observation(8320);
+  EXPECT_THAT(NowLine(answer),
+              HasSubstr("; not shown to be within the limit since the change before row 8321; "));
+  answer.mutable_error()->Swap(&changed);
   // The other event is over the limit.
   *answer.mutable_error()->mutable_newest()->mutable_class_1() = Interval(0.1, 0.05, 0.2);
   EXPECT_THAT(NowLine(answer),

@@ -231,7 +231,11 @@ TEST(VerdictLineTest, NamesTheGroupsOverTheirLimits) {
                          "01:00 UTC (row 913), "));
   answer.mutable_verdict()->set_is_acknowledged(true);
   answer.clear_alarms();
-  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT (acknowledged), also in group e?u, "));
+  EXPECT_THAT(VerdictLine(answer),
+              StartsWith("OVER_LIMIT (acknowledged), also in group e?u (acknowledged), "));
+  answer.mutable_verdict()->add_groups_over_limit("us");
+  EXPECT_THAT(VerdictLine(answer),
+              StartsWith("OVER_LIMIT (acknowledged), also in groups e?u, us (all acknowledged), "));
   // Only a group is over the limit.
   answer = OverLimit();
   answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
@@ -416,6 +420,11 @@ TEST(CertainLineTest, SaysHowManyRowsAreNeededAndWhatTheEvidenceIs) {
   EXPECT_EQ(CertainLine(answer),
             "e-value 10^229.1, highest 10^229.1; rejection needs an e-value of 20; the "
             "average error is real, but smaller than the limit");
+  // The evidence is not about the average.
+  answer.mutable_error()->mutable_since_start()->mutable_top_label()->set_lower(0);
+  EXPECT_THAT(
+      CertainLine(answer),
+      EndsWith("; calibration is rejected, but the average error is smaller than the limit"));
 }
 
 TEST(DataLineTest, SaysWhichRowsCountAndHowOldTheyAre) {

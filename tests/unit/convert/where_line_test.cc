@@ -237,7 +237,7 @@ TEST(ChangedLineTest, TheDriftDetectorSaysPerhaps) {
   // Evidence in the first rows does, also after its acknowledgement, unless that came before the
   // drift alarm.
   answer.mutable_alarms(0)->set_observation(913);
-  const std::string from_the_start = "off from the first rows on, as far as can be seen";
+  const std::string from_the_start = "not calibrated from the first rows on, as far as can be seen";
   EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_DATED);
   EXPECT_EQ(ChangedLine(answer).text(), from_the_start);
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(9000);
@@ -250,7 +250,16 @@ TEST(ChangedLineTest, TheDriftDetectorSaysPerhaps) {
   // The row of an acknowledgement is a start too.
   answer.mutable_alarms(1)->set_observation(5400);
   answer.mutable_watch()->set_first_observation(5001);
+  EXPECT_EQ(ChangedLine(answer).text(), "not calibrated from row 5001 on, as far as can be seen");
+  // The error exceeded its limit in these rows too, or a person has accepted it.
+  answer.mutable_error()->set_is_acknowledged(true);
   EXPECT_EQ(ChangedLine(answer).text(), "off from row 5001 on, as far as can be seen");
+  answer.mutable_error()->set_is_acknowledged(false);
+  *answer.add_alarms() = answer.alarms(1);
+  answer.mutable_alarms(2)->set_kind(v1::Alarm::OVER_LIMIT);
+  answer.mutable_alarms(2)->set_observation(5500);
+  EXPECT_EQ(ChangedLine(answer).text(), "off from row 5001 on, as far as can be seen");
+  answer.mutable_alarms()->RemoveLast();
   // A model that has recovered did change.
   answer.mutable_error()->set_is_recovered(true);
   EXPECT_EQ(ChangedLine(answer).answer(), Changed::PERHAPS);

@@ -602,6 +602,39 @@ TEST(ClassMeasureTest, AnAlarmRecoversAndItsAcknowledgementRaisesNoLimit) {
   }
 }
 
+// The average over stretches that contain bad rows is within the limit, but the error changed later
+// than they begin.
+TEST(ClassMeasureTest, ARecoveryBeginsAfterTheDatedChange) {
+  for (const std::size_t m : {2U, 3U}) {
+    const PredictionSet set =
+        Joined(OverConfident(m, 2000, 0.3, 40), OverConfident(m, 20000, 0, 41));
+    ClassErrorWatch watch = ModelWatch(m);
+    watch.SetLimit(0.12, 0);
+    Add(watch, set, 0, 2000);
+    ASSERT_TRUE(watch.TakeCrossing().has_value());
+    ASSERT_LE(watch.Snapshot().over_at, 1024) << "a stretch that begins there has 976 bad rows";
+    int recovered = 0;
+    for (std::size_t rows = 2000; rows < set.labels.size(); rows += 500) {
+      Add(watch, set, rows, rows + 500);
+      const ErrorSnapshot snapshot = watch.Snapshot();
+      if (!snapshot.Read().recovered) continue;
+      ++recovered;
+      EXPECT_GE(snapshot.ChangedUntil(), 2000);
+      EXPECT_GT(snapshot.Read().newest->first_observation, snapshot.ChangedUntil());
+    }
+    EXPECT_GT(recovered, 20);
+    // The newest rows are worse again. Their error is smaller than the limit, but not shown to be.
+    const PredictionSet worse = OverConfident(m, set.labels.size() + 1200, 0.1, 42);
+    const std::size_t rows = set.labels.size();
+    Add(watch, worse, rows, rows + 1200);
+    ASSERT_GT(watch.Snapshot().ChangedUntil(), 21000);
+    EXPECT_FALSE(watch.Snapshot().Read().recovered);
+    EXPECT_FALSE(watch.Snapshot().OverAgainSince().has_value());
+    watch.Acknowledge(static_cast<std::int64_t>(rows) + 1200);
+    EXPECT_TRUE(watch.Snapshot().acknowledged);
+  }
+}
+
 TEST(ClassMeasureTest, AnAlarmOfAGroupRecovers) {
   ClassErrorWatch group = WatchOf(ErrorBudget::OfGroup(kAlpha, 5, 3), kLeast);
   group.SetLimit(0.05, 0);

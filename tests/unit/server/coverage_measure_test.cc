@@ -412,6 +412,27 @@ TEST(CoverageMeasureTest, AnAlarmOfForecastsRecovers) {
   EXPECT_FALSE(watch.Snapshot().Read().newest.has_value());
 }
 
+TEST(CoverageMeasureTest, ARecoveryBeginsAfterTheDatedChange) {
+  const auto cells = CellsOf(NormalForecasts{});
+  std::vector<ForecastRow> rows = RowsOf(*cells, 3000, 0, 2.5, 45);
+  const std::vector<ForecastRow> good = RowsOf(*cells, 20000, 0, 1, 46);
+  rows.insert(rows.end(), good.begin(), good.end());
+  CoverageWatch watch = WatchOf(cells);
+  watch.SetLimit(0.12, 0);
+  int recovered = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    watch.Add(rows[i], static_cast<std::int64_t>(i) + 1);
+    if (i % 500 != 0) continue;
+    const ErrorSnapshot snapshot = watch.Snapshot();
+    if (!snapshot.Read().recovered) continue;
+    ++recovered;
+    EXPECT_GE(snapshot.ChangedUntil(), 3000);
+    EXPECT_GT(snapshot.Read().newest->first_observation, snapshot.ChangedUntil());
+  }
+  EXPECT_LE(watch.Snapshot().over_at, 2048) << "a stretch that begins there has 952 bad rows";
+  EXPECT_GT(recovered, 20);
+}
+
 TEST(CoverageMeasureTest, AGroupHasNoRecentError) {
   const auto cells = CellsOf(NormalForecasts{});
   CoverageWatch watch = WatchOf(cells, CoverageMeasure::Of::kGroup);

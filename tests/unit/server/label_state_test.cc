@@ -517,6 +517,24 @@ TEST(LabelMeasureTest, AnAlarmOfALabelRecoversAndItsMarksAreKeptMeanwhile) {
   }
 }
 
+TEST(LabelMeasureTest, ARecoveryBeginsAfterTheDatedChange) {
+  std::mt19937_64 random(7);
+  LabelWatch watch = WatchOfLabels(LabelMeasure::Of::kModel);
+  watch.SetLimit(0.1, 0);
+  AddRows(watch, 2000, 0.3, random);
+  ASSERT_LE(watch.Snapshot().over_at, 1024) << "a stretch that begins there has 976 bad rows";
+  int recovered = 0;
+  for (int good = 500; good <= 20000; good += 500) {
+    AddRows(watch, 500, 0, random);
+    const ErrorSnapshot snapshot = watch.Snapshot();
+    if (!snapshot.Read().recovered) continue;
+    ++recovered;
+    EXPECT_GE(snapshot.ChangedUntil(), 2000);
+    EXPECT_GT(snapshot.Read().newest->first_observation, snapshot.ChangedUntil());
+  }
+  EXPECT_GT(recovered, 20);
+}
+
 TEST(LabelMeasureTest, KeepsAFewMarksForLong) {
   std::mt19937_64 random(6);
   LabelWatch watch = WatchOfLabels(LabelMeasure::Of::kLabel);

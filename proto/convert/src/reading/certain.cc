@@ -67,7 +67,13 @@ std::string CertainLine(const v1::GetCalibrationResponse& answer) {
   }
   if (answer.verdict().status() == v1::Verdict::MISCALIBRATED &&
       answer.verdict().limit_status() == v1::CalibrationError::WITHIN_LIMIT) {
-    facts.emplace_back("the average error is real, but smaller than the limit");
+    const v1::ErrorMeasurement& rows = Current(answer.error());
+    const v1::ErrorInterval* const interval = IntervalOf(rows);
+    const bool is_shown =
+        (interval != nullptr && interval->lower() > 0) || rows.class_1().lower() > 0;
+    facts.emplace_back(
+        is_shown ? "the average error is real, but smaller than the limit"
+                 : "calibration is rejected, but the average error is smaller than the limit");
   }
   return absl::StrJoin(facts, "; ");
 }

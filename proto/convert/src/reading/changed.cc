@@ -8,6 +8,7 @@
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "google/protobuf/util/time_util.h"
+#include "limit_alarm.h"
 #include "words.h"
 
 namespace calibd::convert {
@@ -87,6 +88,13 @@ std::int64_t FirstRowBefore(const v1::GetCalibrationResponse& answer, const v1::
   return first;
 }
 
+// Whether it is known that the error exceeded its limit before this row, or a person accepted that.
+// Evidence and drift alone say that the model is not calibrated, and not how far off it is.
+bool WasOverBefore(const v1::GetCalibrationResponse& answer, std::int64_t row) {
+  const v1::Alarm* const alarm = FirstLimitAlarm(answer, AlarmsOf::kAll);
+  return answer.error().is_acknowledged() || (alarm != nullptr && alarm->observation() < row);
+}
+
 // The earliest alarm over all rows that is active, or was when the drift alarm was raised; or null.
 // drift: the active one, or null.
 const v1::Alarm* FirstOfAllRows(const v1::GetCalibrationResponse& answer, const v1::Alarm* drift) {
@@ -120,10 +128,10 @@ Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
   if (alarm != nullptr && !had_recovered) {
     const std::int64_t first = FirstRowBefore(answer, *alarm);
     if (alarm->observation() < first + kFirstRows) {
-      return Say(
-          Changed::NOT_DATED, 0,
-          absl::StrCat("off from ", first == 1 ? "the first rows" : absl::StrCat("row ", first),
-                       " on, as far as can be seen"));
+      return Say(Changed::NOT_DATED, 0,
+                 absl::StrCat(WasOverBefore(answer, first + kFirstRows) ? "off" : "not calibrated",
+                              " from ", first == 1 ? "the first rows" : absl::StrCat("row ", first),
+                              " on, as far as can be seen"));
     }
   }
   if (drift == nullptr) return Say(Changed::NOT_DATED, 0, "no change can be dated");

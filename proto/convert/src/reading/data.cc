@@ -12,16 +12,21 @@
 namespace calibd::convert {
 namespace {
 
-// Rows that wait for the end of the grace of their labels are not counted yet.
-std::string CountedRows(std::int64_t count, bool waits) {
-  return CountText(count, waits ? "counted row" : "labelled row");
+// Rows that wait for the end of the grace of their labels are not counted yet. Rows of several
+// labels may have no truth.
+std::string CountedRows(const v1::GetCalibrationResponse& answer) {
+  const bool has_no_truth = answer.has_labels() && answer.labels().truths() == 0 &&
+                            !answer.error().has_since_acknowledgement();
+  return CountText(answer.observations(), answer.has_label_arrivals() ? "counted row"
+                                          : has_no_truth              ? "row"
+                                                                      : "labelled row");
 }
 
 }  // namespace
 
 std::string DataLine(const v1::GetCalibrationResponse& answer,
                      const google::protobuf::Timestamp& now) {
-  std::vector<std::string> facts = {CountedRows(answer.observations(), answer.has_label_arrivals()),
+  std::vector<std::string> facts = {CountedRows(answer),
                                     absl::StrCat(answer.rejected_rows(), " rejected")};
   const v1::CalibrationError& error = answer.error();
   const std::string truths = CountText(answer.labels().truths(), "known truth");

@@ -21,10 +21,10 @@ bool IsOver(const v1::LabelCalibration& label) {
 
 // "over the limit, rejected", "recovered since row 4097", or after an acknowledgement "counted
 // since row 4001, accepted up to 18.7 points".
-std::string MarkText(const v1::LabelCalibration& label) {
+std::string MarkText(const v1::LabelCalibration& label, const v1::DatedChange& change) {
   std::vector<std::string> marks;
   if (label.has_recovered_since()) {
-    marks.push_back(absl::StrCat("recovered since row ", label.recovered_since()));
+    marks.push_back(RecoveredText(label.recovered_since(), change));
   } else if (IsOver(label)) {
     marks.emplace_back("over the limit");
   }
@@ -38,7 +38,7 @@ std::string MarkText(const v1::LabelCalibration& label) {
   return absl::StrJoin(marks, ", ");
 }
 
-std::vector<std::string> CellsOf(const v1::LabelCalibration& label) {
+std::vector<std::string> CellsOf(const v1::LabelCalibration& label, const v1::DatedChange& change) {
   const v1::ErrorInterval& error = label.error();
   const auto percent = [&label](double share) {
     return label.truths() == 0 ? "-" : absl::StrFormat("%.1f %%", 100 * share);
@@ -53,12 +53,12 @@ std::vector<std::string> CellsOf(const v1::LabelCalibration& label) {
       has_estimate ? Points(error.estimate()) : "-",
       label.has_error() ? absl::StrCat(Points(error.lower()), " to ", Points(error.upper())) : "-",
       Fixed(label.log10_e_value(), 1),
-      MarkText(label)};
+      MarkText(label, change)};
 }
 
 }  // namespace
 
-void AddTable(v1::MultilabelCalibration& calibration) {
+void AddTable(v1::MultilabelCalibration& calibration, const v1::DatedChange& change) {
   v1::Table table;
   table.set_short_rows(kShortRows);
   for (const char* const title : {"label", "truths", "stated", "held", "off by (points)",
@@ -75,7 +75,7 @@ void AddTable(v1::MultilabelCalibration& calibration) {
   });
   for (const v1::LabelCalibration* const label : labels) {
     v1::Table::Row& row = *table.add_rows();
-    for (std::string& cell : CellsOf(*label)) row.add_cells(std::move(cell));
+    for (std::string& cell : CellsOf(*label, change)) row.add_cells(std::move(cell));
   }
   *calibration.mutable_table() = std::move(table);
 }

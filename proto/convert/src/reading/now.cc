@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
+#include "limit_alarm.h"
 #include "rejected_parts.h"
 #include "words.h"
 
@@ -44,8 +45,10 @@ std::string NewestText(const v1::GetCalibrationResponse& answer) {
                       OffByText(newest.labels(), limit));
 }
 
-// What the rows since the alarm say about it. All events must be within the limit.
-std::string AlarmText(const v1::CalibrationError& error) {
+// What the rows since the alarm, and since a change that came later, say about it. All events must
+// be within the limit.
+std::string AlarmText(const v1::GetCalibrationResponse& answer) {
+  const v1::CalibrationError& error = answer.error();
   if (error.has_over_again_since()) {
     return absl::StrCat("; it had recovered, and is over the limit again since row ",
                         error.over_again_since());
@@ -53,7 +56,14 @@ std::string AlarmText(const v1::CalibrationError& error) {
   const v1::ErrorMeasurement& newest = error.newest();
   const bool is_over = IntervalOf(newest)->lower() > error.limit() ||
                        (newest.has_class_1() && newest.class_1().lower() > error.limit());
-  return is_over ? "; still over the limit" : "; not shown to be within the limit since the alarm";
+  if (is_over) return "; still over the limit";
+  const v1::Alarm* const alarm = FirstLimitAlarm(answer, AlarmsOf::kModel);
+  const bool has_changed = error.has_change() && alarm != nullptr &&
+                           error.change().to_observation() > alarm->observation();
+  return absl::StrCat(
+      "; not shown to be within the limit since ",
+      has_changed ? absl::StrCat("the change before row ", error.change().to_observation() + 1)
+                  : "the alarm");
 }
 
 }  // namespace
@@ -83,7 +93,7 @@ std::string NowLine(const v1::GetCalibrationResponse& answer) {
   if (newest.first_observation() == Current(error).first_observation()) return "";
   std::string text = absl::StrCat(RowsText(error, DoesAGroupLead(answer) ? " of all groups" : ""),
                                   NewestText(answer));
-  if (HasAlarm(error)) text += AlarmText(error);
+  if (HasAlarm(error)) text += AlarmText(answer);
   return absl::StrCat(text, "; 95 % for these rows, however often you look");
 }
 

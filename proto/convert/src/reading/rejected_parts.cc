@@ -76,7 +76,7 @@ LeadingPart LeadingPartOf(const v1::GetCalibrationResponse& answer) {
   std::string text = absl::StrCat(worst.name, " ", worst.event.name,
                                   OffByText(*worst.event.interval, error.limit()));
   if (worst.recovered_since > 0) {
-    absl::StrAppend(&text, ", recovered since row ", worst.recovered_since);
+    absl::StrAppend(&text, ", ", RecoveredText(worst.recovered_since, error.change()));
   } else if (worst.over_again_since > 0) {
     absl::StrAppend(&text, ", over again since row ", worst.over_again_since);
   } else if (worst.is_acknowledged) {

@@ -106,7 +106,9 @@ std::string LimitText(const v1::GetCalibrationResponse& answer, bool is_single_l
   if (own) text += is_news ? ", OVER_LIMIT" : ", also";
   absl::StrAppend(&text, of_labels ? " in label" : " in group", names.size() == 1 ? " " : "s ",
                   JoinNames(names, kMaxNames));
-  if (!own && verdict.is_acknowledged()) return text + " (acknowledged)";
+  if (verdict.is_acknowledged()) {
+    return text + (own && names.size() > 1 ? " (all acknowledged)" : " (acknowledged)");
+  }
   if (!is_news) return text;
   const std::string since = SinceText(FirstAlarm(parts));
   return has_own_rows ? absl::StrCat(text, since.empty() ? "" : ", first", since)

@@ -27,6 +27,8 @@ struct Places {
   std::size_t more = 0;
   // Whether they are found in the rows of the evidence, and not in those of the error.
   bool is_of_evidence = false;
+  // Whether it names no place, and is left out before any name.
+  bool is_expendable = false;
 };
 
 // "group eu 5.2 points off (3.1 to 8)", or of two classes "group eu P(yes) 17 points off (5.1 to
@@ -55,33 +57,35 @@ std::string OffPlace(std::string name, const NamedEvent& event) {
                       says.empty() ? "" : "; ", says, ")");
 }
 
-// What happened since the alarm, by the rows since then; 0 if it did not.
-std::string SinceAlarmText(std::int64_t recovered_since, std::int64_t over_again_since) {
-  if (recovered_since > 0) return absl::StrCat(", recovered since row ", recovered_since);
+// What happened since the alarm, by the rows since then; 0 if it did not. change: of the model.
+std::string SinceAlarmText(std::int64_t recovered_since, std::int64_t over_again_since,
+                           const v1::DatedChange& change) {
+  if (recovered_since > 0) return absl::StrCat(", ", RecoveredText(recovered_since, change));
   return over_again_since > 0 ? absl::StrCat(", over again since row ", over_again_since) : "";
 }
 
-std::string GroupPlace(const v1::GroupWatch& group) {
+std::string GroupPlace(const v1::GroupWatch& group, const v1::DatedChange& change) {
   const v1::CalibrationError& error = group.error();
   const std::string place =
       OffPlace(absl::StrCat("group ", CutName(GroupName(group.value(), group.overflow()))),
                WorstEvent(Current(error)));
   if (error.status() != v1::CalibrationError::OVER_LIMIT) return place + ", rejected";
   return place + SinceAlarmText(error.is_recovered() ? error.newest().first_observation() : 0,
-                                error.over_again_since());
+                                error.over_again_since(), change);
 }
 
 // The labels over their limits, the worst first, and the others that are rejected.
-std::pair<Places, Places> LabelPlaces(const v1::MultilabelCalibration& labels) {
+std::pair<Places, Places> LabelPlaces(const v1::GetCalibrationResponse& answer) {
   Places over;
   Places rejected;
-  for (const v1::LabelCalibration* const label : WorstFirst(labels)) {
+  for (const v1::LabelCalibration* const label : WorstFirst(answer.labels())) {
     const std::string name = CutName(label->name());
     if (label->status() == v1::CalibrationError::OVER_LIMIT) {
       over.names.push_back(
           OffPlace(absl::StrCat("label ", name),
                    {.name = "", .interval = label->has_error() ? &label->error() : nullptr}));
-      over.names.back() += SinceAlarmText(label->recovered_since(), label->over_again_since());
+      over.names.back() += SinceAlarmText(label->recovered_since(), label->over_again_since(),
+                                          answer.error().change());
     } else if (label->rejected()) {
       rejected.names.push_back(name);
     }
@@ -96,7 +100,9 @@ Places GroupPlaces(const v1::GetCalibrationResponse& answer) {
   Places places;
   for (const v1::GroupWatch& group : answer.groups()) {
     const bool is_over = group.error().status() == v1::CalibrationError::OVER_LIMIT;
-    if (is_over || group.rejected()) places.names.push_back(GroupPlace(group));
+    if (is_over || group.rejected()) {
+      places.names.push_back(GroupPlace(group, answer.error().change()));
+    }
   }
   return places;
 }
@@ -171,6 +177,7 @@ std::string PlacesText(std::vector<Places> places, const std::string& evidence_r
     if (text.size() <= kMostCharacters || (names == 1 && places.size() == 1)) {
       return std::ranges::any_of(places, &Places::is_of_evidence) ? text + evidence_rows : text;
     }
+    if (std::erase_if(places, [](const Places& kind) { return kind.is_expendable; }) > 0) continue;
     if (names > 1) {
       --names;
     } else {
@@ -183,7 +190,7 @@ std::string PlacesText(std::vector<Places> places, const std::string& evidence_r
 
 std::string WhereLine(const v1::GetCalibrationResponse& answer) {
   const v1::Whereabouts& whereabouts = answer.verdict().whereabouts();
-  auto [labels, rejected_labels] = LabelPlaces(answer.labels());
+  auto [labels, rejected_labels] = LabelPlaces(answer);
   auto [rejected_classes, frequencies] = ClassPlaces(answer);
   Places cells;
   cells.names = CellTexts(whereabouts.cells(), 1);
@@ -191,6 +198,7 @@ std::string WhereLine(const v1::GetCalibrationResponse& answer) {
   if (AreAllRejected(whereabouts) && whereabouts.class_count() > 2) {
     all_classes.names.push_back(
         absl::StrCat("rejected for all ", whereabouts.class_count(), " classes"));
+    all_classes.is_expendable = true;
   }
   const LevelCoverages& all_levels = Current(answer.error()).level_coverage();
   Places levels;

@@ -290,6 +290,12 @@ std::vector<const v1::LabelCalibration*> WorstFirst(const v1::MultilabelCalibrat
   return sorted;
 }
 
+std::string RecoveredText(std::int64_t since, const v1::DatedChange& change) {
+  return absl::StrCat(since > change.to_observation() ? "recovered since row "
+                                                      : "on average within the limit since row ",
+                      since);
+}
+
 std::string ClassName(const v1::Whereabouts::ClassShare& share) {
   return share.class_name().empty() ? absl::StrCat(share.class_index())
                                     : CutName(share.class_name());

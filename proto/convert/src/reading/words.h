@@ -127,6 +127,10 @@ struct NamedEvent {
 // "cat", or the number of a class without a name.
 [[nodiscard]] std::string ClassName(const v1::Whereabouts::ClassShare& share);
 
+// Since when a group or a label has recovered: "recovered since row 4097". If the named change of
+// the model came later, its rows are not alike: "on average within the limit since row 1025".
+[[nodiscard]] std::string RecoveredText(std::int64_t since, const v1::DatedChange& change);
+
 // The place with the largest |z| among those that stand out, or null.
 template <typename Places>
 const typename Places::value_type* WorstPlace(const Places& places) {

@@ -23,8 +23,8 @@ namespace calibd::convert {
 // and whether the rows go together: one line each.
 [[nodiscard]] std::string MultilabelText(const v1::MultilabelCalibration& calibration);
 
-// Sets `table`. calibration: with its labels.
-void AddTable(v1::MultilabelCalibration& calibration);
+// Sets `table`. calibration: with its labels. change: of the model; empty without one.
+void AddTable(v1::MultilabelCalibration& calibration, const v1::DatedChange& change = {});
 
 // The same as a reading, for rows that are evaluated once.
 [[nodiscard]] v1::Reading ReadingOf(const v1::MultilabelCalibration& calibration);
