@@ -154,6 +154,7 @@ def states():
             labels, [several_labels(240, 3000, (0.15, 0.1, 0.15)), acknowledge_limit], over),
                             {"verdict": r"^OVER_LIMIT \(acknowledged\), also in labels \w+, \w+, \w+ "
                                         r"\(all acknowledged\), MISCALIBRATED since ",
+                             "where": r"^labels \w+, \w+, \w+ \(not measured yet since the acknowledgement",
                              "howBad": r"^was off by .* over rows 1 to 3000; no labelled row since$"}),
         "labels_two_off": (Situation(labels, [several_labels(235, 4000, (0.1, 0, 0.3))], over),
                            {"verdict": r" in labels wind \(since row \d+\), rain \(since row \d+\)"}),

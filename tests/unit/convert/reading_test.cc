@@ -311,6 +311,10 @@ TEST(LabelsTest, EachLineNamesTheLabels) {
   answer.mutable_labels()->mutable_labels(2)->set_since_observation(10001);
   EXPECT_THAT(WhereLine(answer),
               StartsWith("label wind (not measured yet since the acknowledgement or update)"));
+  v1::LabelCalibration& rain = *answer.mutable_labels()->mutable_labels(0);
+  rain.set_status(v1::CalibrationError::OVER_LIMIT);
+  rain.clear_error();
+  EXPECT_THAT(WhereLine(answer), StartsWith("labels rain, wind (not measured yet since the "));
   answer.mutable_verdict()->add_labels_over_limit("rain");
   EXPECT_THAT(VerdictLine(answer),
               StartsWith("OVER_LIMIT in labels wind (since row 913, again since row 20481), rain "

@@ -624,13 +624,13 @@ TEST(ClassMeasureTest, ARecoveryBeginsAfterTheDatedChange) {
     }
     EXPECT_GT(recovered, 20);
     // The newest rows are worse again. Their error is smaller than the limit, but not shown to be.
-    const PredictionSet worse = OverConfident(m, set.labels.size() + 1200, 0.1, 42);
+    const PredictionSet worse = OverConfident(m, set.labels.size() + 3000, 0.1, 42);
     const std::size_t rows = set.labels.size();
-    Add(watch, worse, rows, rows + 1200);
+    Add(watch, worse, rows, rows + 3000);
     ASSERT_GT(watch.Snapshot().ChangedUntil(), 21000);
     EXPECT_FALSE(watch.Snapshot().Read().recovered);
     EXPECT_FALSE(watch.Snapshot().OverAgainSince().has_value());
-    watch.Acknowledge(static_cast<std::int64_t>(rows) + 1200);
+    watch.Acknowledge(static_cast<std::int64_t>(rows) + 3000);
     EXPECT_TRUE(watch.Snapshot().acknowledged);
   }
 }

@@ -31,12 +31,14 @@ struct Places {
   bool is_expendable = false;
 };
 
+constexpr const char* kNotMeasured = " (not measured yet since the acknowledgement or update)";
+
 // "group eu 5.2 points off (3.1 to 8)", or of two classes "group eu P(yes) 17 points off (5.1 to
 // 29; says 50.0 %, is 67.0 %)". event: without an interval if there are no observations since an
 // acknowledgement or an update.
 std::string OffPlace(std::string name, const NamedEvent& event) {
   if (event.interval == nullptr) {
-    return absl::StrCat(name, " (not measured yet since the acknowledgement or update)");
+    return absl::StrCat(name, kNotMeasured);
   }
   const v1::ErrorInterval& interval = *event.interval;
   if (!event.name.empty()) absl::StrAppend(&name, " ", absl::StripSuffix(event.name, " "));
@@ -78,17 +80,24 @@ std::string GroupPlace(const v1::GroupWatch& group, const v1::DatedChange& chang
 std::pair<Places, Places> LabelPlaces(const v1::GetCalibrationResponse& answer) {
   Places over;
   Places rejected;
+  std::vector<std::string> unmeasured;
   for (const v1::LabelCalibration* const label : WorstFirst(answer.labels())) {
     const std::string name = CutName(label->name());
-    if (label->status() == v1::CalibrationError::OVER_LIMIT) {
+    const bool is_over = label->status() == v1::CalibrationError::OVER_LIMIT;
+    if (is_over && !label->has_error()) {
+      unmeasured.push_back(name);
+    } else if (is_over) {
       over.names.push_back(
-          OffPlace(absl::StrCat("label ", name),
-                   {.name = "", .interval = label->has_error() ? &label->error() : nullptr}));
+          OffPlace(absl::StrCat("label ", name), {.name = "", .interval = &label->error()}));
       over.names.back() += SinceAlarmText(label->recovered_since(), label->over_again_since(),
                                           answer.error().change());
     } else if (label->rejected()) {
       rejected.names.push_back(name);
     }
+  }
+  if (!unmeasured.empty()) {
+    over.names.push_back(absl::StrCat(unmeasured.size() == 1 ? "label " : "labels ",
+                                      JoinNames(unmeasured, kMaxNames), kNotMeasured));
   }
   rejected.title = rejected.names.size() == 1 ? "rejected for label " : "rejected for labels ";
   return {over, rejected};
