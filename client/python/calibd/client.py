@@ -375,12 +375,17 @@ class Client:
 
     # --- answers ---
 
-    def calibration(self, model: str) -> results.Calibration:
-        """The verdict and the running estimates over all observations."""
+    def calibration(self, model: str, *, label_diagrams: Sequence[str] = ()) -> results.Calibration:
+        """The verdict and the running estimates over all observations.
+
+        label_diagrams: names of at most 100 labels of a model of several labels, whose `reliability` the
+          answer has.
+        """
         name = model_name(model)
+        request = service.GetCalibrationRequest(model=name)
+        assign(request, "label_diagrams", label_diagrams)
         return results.Calibration(name, self._transport.unary(
-            "CalibrationService/GetCalibration", service.GetCalibrationRequest(model=name),
-            service.GetCalibrationResponse))
+            "CalibrationService/GetCalibration", request, service.GetCalibrationResponse))
 
     def watch(self, model: str, *, min_interval: float = 1.0,
               after_revision: int = 0) -> Iterator[results.Calibration]:

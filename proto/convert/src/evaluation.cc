@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -42,11 +43,8 @@ void ToProto(const Band& band, v1::Reliability::Band& proto) {
   proto.set_upper(band.upper);
 }
 
-void ToProto(const EventReliability& reliability, double band_level, v1::Reliability& proto) {
-  if (reliability.class_index.has_value()) {
-    proto.set_class_index(static_cast<std::int32_t>(*reliability.class_index));
-  }
-  for (const ReliabilityBin& bin : reliability.bins) {
+void AddBins(std::span<const ReliabilityBin> bins, double band_level, v1::Reliability& proto) {
+  for (const ReliabilityBin& bin : bins) {
     v1::Reliability::Bin& out = *proto.add_bins();
     out.set_lower(bin.lower);
     out.set_upper(bin.upper);
@@ -57,6 +55,14 @@ void ToProto(const EventReliability& reliability, double band_level, v1::Reliabi
     ToProto(bin.confidence, *out.mutable_confidence());
     out.set_outside(bin.frequency < bin.consistency.lower || bin.frequency > bin.consistency.upper);
   }
+  proto.set_band_level(band_level);
+}
+
+void ToProto(const EventReliability& reliability, double band_level, v1::Reliability& proto) {
+  if (reliability.class_index.has_value()) {
+    proto.set_class_index(static_cast<std::int32_t>(*reliability.class_index));
+  }
+  AddBins(reliability.bins, band_level, proto);
   for (const ReliabilityBlock& block : reliability.corp.blocks) {
     *proto.add_corp_blocks() = convert::ToProto(block);
   }
@@ -65,7 +71,6 @@ void ToProto(const EventReliability& reliability, double band_level, v1::Reliabi
     out.set_prediction(point.prediction);
     ToProto(point.consistency, *out.mutable_consistency());
   }
-  proto.set_band_level(band_level);
   ToProto(reliability.brier, *proto.mutable_corp());
 }
 
@@ -213,6 +218,13 @@ v1::Reliability::Block ToProto(const ReliabilityBlock& block) {
   proto.set_mean_prediction(block.mean_prediction);
   proto.set_n(static_cast<std::int64_t>(block.n));
   proto.set_recalibrated(block.recalibrated);
+  return proto;
+}
+
+v1::Reliability ToProto(const ReliabilitySums& sums) {
+  constexpr double kBandLevel = 0.9;
+  v1::Reliability proto;
+  AddBins(BinnedReliability(sums, kBandLevel), kBandLevel, proto);
   return proto;
 }
 
