@@ -168,6 +168,19 @@ absl::Status AddLosses(const v1::EvaluateRequest& request, std::size_t class_cou
   return absl::OkStatus();
 }
 
+// Refuses fields that would have no effect.
+absl::Status CheckOnlyReliability(const v1::EvaluateRequest& request) {
+  const char* const other = request.lenses_size() > 0              ? "lenses"
+                            : request.binned_errors_size() > 0     ? "binned_errors"
+                            : request.consistency_replicates() > 0 ? "consistency_replicates"
+                            : request.cme_test_locations() > 0     ? "cme_test_locations"
+                            : request.actions_size() > 0           ? "actions"
+                                                                   : nullptr;
+  if (other == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("reliability_only is set together with ", other,
+                                                 ", expected at most one of them"));
+}
+
 v1::DecisionEvaluation ToProto(const DecisionTestResult& decision) {
   v1::DecisionEvaluation proto;
   for (const ActionLoss& action : decision.actions) {
@@ -379,6 +392,8 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
     if (!spec.ok()) return PrefixedError(absl::StrCat("binned_errors[", i, "] "), spec.status());
     options.binned_errors.push_back(*std::move(spec));
   }
+  options.reliability_only = request.reliability_only();
+  if (options.reliability_only) CALIBD_RETURN_IF_ERROR(CheckOnlyReliability(request));
   options.consistency_replicates = request.consistency_replicates();
   options.cme_test_locations = Count(request.cme_test_locations(), 0);
   for (int i = 0; i < request.reliability_classes_size(); ++i) {
@@ -405,6 +420,10 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
 
 v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& options) {
   v1::Evaluation proto;
+  for (const EventReliability& reliability : evaluation.reliability) {
+    ToProto(reliability, options.band_level, *proto.add_reliability());
+  }
+  if (options.reliability_only) return proto;
   for (std::size_t i = 0; i < evaluation.lenses.size(); ++i) {
     const Evaluation::OneLens& one = evaluation.lenses[i];
     v1::LensEvaluation& out = *proto.add_lenses();
@@ -455,9 +474,6 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
     out.set_caveat(std::string(consistency.null == NullHypothesis::kForecast
                                    ? kSimulationCaveat
                                    : kConsistencyTestCaveat));
-  }
-  for (const EventReliability& reliability : evaluation.reliability) {
-    ToProto(reliability, options.band_level, *proto.add_reliability());
   }
   if (evaluation.decision.has_value()) {
     *proto.mutable_decision_loss() = ToProto(*evaluation.decision);
