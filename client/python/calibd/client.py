@@ -266,7 +266,9 @@ class Client:
           deviation, quantiles, or draws. outcome: instead of the label.
         id: names the prediction for a label that comes later; needs a model with a label_grace.
         request_id: a call that is repeated with it is counted once; None: a random one. With it or an
-          id, duplicate_rows is 1 if an earlier call, or an attempt whose answer was lost, was counted.
+          id, the answer has is_repeated and duplicate_rows 1, which is no error, if an earlier call, or an
+          attempt of this one whose answer was lost, was counted. duplicate_rows 1 alone says that the
+          id was known from another call.
         baseline: the prediction of the model's baseline, if the model declares one.
         features: the values of the model's feature_names, if it declares features, in this order, or
           as a dictionary or pandas Series with these names.
@@ -367,10 +369,13 @@ class Client:
         check_counts("the server answered observe", len(request.labels.prediction_ids) or 1, (
             answer.accepted_rows, answer.duplicate_rows, answer.skipped.rows, labels.matched,
             labels.repeated, labels.conflicting, labels.late, labels.unknown, labels.waiting))
-        # Nobody else has used a random request_id, so an attempt whose answer was lost was counted.
-        if request_id is None and attempts > 1 and not request.observations.prediction_ids:
+        # Nobody else has used a random request_id, so an attempt whose answer was lost was counted. Of a
+        # row with an id it is not known whether it was accepted then.
+        if (answer.is_repeated and request_id is None and attempts > 1
+                and not request.observations.prediction_ids):
             answer.accepted_rows += answer.duplicate_rows
             answer.duplicate_rows = 0
+            answer.is_repeated = False
         return answer
 
     # --- answers ---
