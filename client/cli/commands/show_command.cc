@@ -28,9 +28,7 @@ struct ShowOptions {
 std::string Text(const v1::GetCalibrationResponse& response, const ShowOptions& options) {
   const std::size_t columns = StandardOutputSize().value_or(TerminalSize{kReadingWidth}).columns;
   std::string text = DescribeShow(response, std::min(columns, kReadingWidth));
-  if (response.has_labels()) {
-    absl::StrAppend(&text, "\n", DescribeTable(response.labels().table()));
-  }
+  if (response.has_labels()) absl::StrAppend(&text, "\n", DescribeTable(response.labels().table()));
   if (options.verbose) {
     // A model without rows has no numbers yet.
     const std::string numbers = DescribeNumbers(response);

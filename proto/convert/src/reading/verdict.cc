@@ -152,9 +152,7 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
     text = LimitText(answer, answer.labels().labels_size() == 1);
     if (verdict.is_recovered()) {
       text += ", recovered";
-      if (answer.error().is_recovered()) {
-        text += SinceText(answer.error().newest());
-      }
+      if (answer.error().is_recovered()) text += SinceText(answer.error().newest());
       text += " (the gate over-limit fails until its alarms are acknowledged)";
     }
     text += ", ";
