@@ -49,7 +49,9 @@ absl::Status Restore(const RestoreArguments& arguments) {
   for (const std::string& warning : recovery.warnings) std::cerr << "calibd: " << warning << '\n';
   registry.FinishRestoring();
   std::cout << arguments.folder << " has the store of " << restored.base << " and of "
-            << restored.log_files << " log files with " << restored.batches << " batches.\n";
+            << restored.log_files << (restored.log_files == 1 ? " log file" : " log files")
+            << " with " << restored.batches
+            << (restored.batches == 1 ? " batch.\n" : " batches.\n");
   if (restored.until_us != 0) {
     std::cout << "All that was acknowledged until " << TimeText(restored.until_us)
               << " is restored. What was acknowledged later is lost, except up to the newest batch "

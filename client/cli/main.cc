@@ -48,6 +48,8 @@ int Run(int argc, char** argv) {
   using calibd::cli::Context;
   using calibd::cli::ExitCode;
 
+  // calibctl explains why a connection fails; lines of gRPC before would hide it.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   Context context;
   context.stop = StopOnInterrupt();
 

@@ -10,6 +10,7 @@ export type Interval = Schemas["ErrorInterval"];
 export type Measurement = Schemas["ErrorMeasurement"];
 export type Alarm = Schemas["Alarm"];
 export type Diagram = Schemas["Reliability"];
+export type Label = Schemas["LabelCalibration"];
 export type Model = Schemas["Model"];
 export type Evaluation = Schemas["Evaluation"];
 export type Comparison = Schemas["ModelComparison"];
@@ -134,31 +135,43 @@ export async function listOthers(model: Model): Promise<string[]> {
   return models.filter((one) => one.name !== model.name && kindOf(one) === kindOf(model)).map(({ name }) => name ?? "");
 }
 
-// The requests of computations. With the same seed and rows, an answer is the same.
+// The requests of computations. With the same seed and rows, an answer is the same. classes: those with diagrams besides
+// the top label.
 export function evaluateBody(classes: number[]) {
   return { replicates: 0, seed: "1", reliabilityClasses: classes };
 }
+// Of the diagrams alone, which cost little.
+export function diagramBody(classes: number[]) {
+  return { ...evaluateBody(classes), reliabilityOnly: true };
+}
 export const SEED_BODY = { seed: "1" };
 
-// The diagrams of the newest rows, of the top label and of some classes, and the lenses.
-export async function evaluate(name: string, classes: number[]): Promise<Evaluation> {
-  const answer = (await post(`${pathOf(name)}:evaluate`, evaluateBody(classes))) as Schemas["EvaluateResponse"];
-  return answer.evaluation ?? {};
+// The answer of a computation is in a field of the message.
+async function compute<Answer>(name: string, method: string, body: object, field: string): Promise<Answer> {
+  return ((await post(`${pathOf(name)}:${method}`, body)) as Record<string, Answer>)[field]!;
 }
 
-export async function compare(name: string, baseline: string): Promise<Comparison> {
-  const answer = (await post(`${pathOf(name)}:compare`, { baseline })) as Schemas["CompareModelsResponse"];
-  return answer.comparison ?? {};
+// An evaluation of the newest rows.
+export function evaluate(name: string, body: object) {
+  return compute<Evaluation>(name, "evaluate", body, "evaluation");
 }
 
-export async function estimate(name: string): Promise<Estimate> {
-  const answer = (await post(`${pathOf(name)}:estimate`, SEED_BODY)) as Schemas["EstimateCalibrationErrorResponse"];
-  return answer.result ?? {};
+export function compare(name: string, baseline: string) {
+  return compute<Comparison>(name, "compare", { baseline }, "comparison");
 }
 
-export async function recalibrate(name: string): Promise<Recalibration> {
-  const answer = (await post(`${pathOf(name)}:recalibrate`, {})) as Schemas["RecalibrateResponse"];
-  return answer.recalibration ?? {};
+export function estimate(name: string) {
+  return compute<Estimate>(name, "estimate", SEED_BODY, "result");
+}
+
+export function recalibrate(name: string) {
+  return compute<Recalibration>(name, "recalibrate", {}, "recalibration");
+}
+
+// A label with its diagram.
+export async function getLabel(name: string, label: string): Promise<Label> {
+  const answer = (await ask(`${pathOf(name)}/calibration?${new URLSearchParams({ labelDiagrams: label })}`, {})) as Calibration;
+  return answer.labels?.labels?.find((one) => one.name === label) ?? {};
 }
 
 export async function acknowledge(name: string, alarm: string, note: string): Promise<void> {

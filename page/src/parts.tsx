@@ -1,6 +1,6 @@
 // Small pieces that several views show.
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Calibration } from "./api";
 import { age, count, plain, shortName, utcTime } from "./format";
 import type { Answer } from "./views/view";
@@ -85,6 +85,11 @@ export function DataTable({ table, label }: { table: Table; label: string }) {
   </div>;
 }
 
+// Numbers with their names.
+export function Facts({ facts }: { facts: [string, ComponentChildren][] }) {
+  return <dl class="facts">{facts.map(([title, value]) => <div key={title}><dt>{title}</dt><dd>{value}</dd></div>)}</dl>;
+}
+
 // A table that is made when a reader opens it. of: what it is about, for those who do not see the place.
 export function TableBelow({ title, of, table }: { title: string; of: string; table: () => Table }) {
   const [open, setOpen] = useState(false);
@@ -94,18 +99,30 @@ export function TableBelow({ title, of, table }: { title: string; of: string; ta
   </details>;
 }
 
-// In place of an answer that a reader has to ask for.
-export function Compute({ answer, start, children }: {
-  answer: Answer<unknown>;
-  start: (() => void) | undefined;
-  children: ComponentChildren;
-}) {
-  const isRunning = answer.wanted && answer.error === "";
-  return <p class="compute">{children} <button type="button" disabled={isRunning} onClick={start}>Compute</button>
-    <span role="status"> {isRunning ? "computing…" : answer.error}</span></p>;
+// Calls `act` once, as soon as the element is in the window or within the margin around it. Returns how to end it.
+export function whenSeen(element: Element, act: () => void, rootMargin: string): () => void {
+  const observer = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    observer.disconnect();
+    act();
+  }, { rootMargin });
+  observer.observe(element);
+  return () => observer.disconnect();
 }
 
-// Computes an answer anew.
-export function Again({ start, of }: { start: () => void; of: string }) {
-  return <button type="button" title="Compute again" onClick={start}>↻<span class="hidden"> Compute the {of} again</span></button>;
+// In place of an answer that a reader has to ask for, by a button or if `auto` by going there.
+export function Compute({ answer, start, auto = false, children }: {
+  answer: Answer<unknown>;
+  start: (() => void) | undefined;
+  auto?: boolean;
+  children: ComponentChildren;
+}) {
+  const place = useRef<HTMLParagraphElement>(null);
+  const isRunning = answer.wanted && answer.error === "";
+  useEffect(() => {
+    // A reader who has gone past it wants it too.
+    return auto && start !== undefined ? whenSeen(place.current!, start, "99999px 0px 0px") : undefined;
+  }, [auto]);
+  return <p ref={place} class="compute">{children} <button type="button" disabled={isRunning} onClick={start}>Compute</button>
+    <span role="status"> {isRunning ? "computing…" : answer.error}</span></p>;
 }

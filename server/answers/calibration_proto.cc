@@ -56,14 +56,16 @@ void DescribeCounts(Model& model, const ModelSnapshot& snapshot,
 
 void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
                          std::chrono::system_clock::time_point now,
-                         v1::GetCalibrationResponse& response) {
+                         v1::GetCalibrationResponse& response,
+                         const v1::GetCalibrationRequest& request) {
   DescribeCounts(model, snapshot, response);
   if (snapshot.monitor.has_value()) DescribeMonitor(model, snapshot, now, response);
   const ModelDeclaration& declaration = *snapshot.declaration;
-  KindOf(declaration).Describe({declaration, snapshot, snapshot.observations, now}, response);
+  KindOf(declaration)
+      .Describe({declaration, snapshot, snapshot.observations, now, request}, response);
   *response.mutable_reading() = convert::ReadingOf(response, ToTimestamp(now));
   if (response.has_labels()) {
-    convert::AddTable(*response.mutable_labels(), response.error().change());
+    convert::AddTable(*response.mutable_labels(), request.whole_table(), response.error().change());
   }
 }
 

@@ -8,6 +8,7 @@
 #include "server/api/api.h"
 #include "server/api/history_calls.h"
 #include "server/base/errors.h"
+#include "server/kinds/kind_table.h"
 
 namespace calibd::server {
 namespace {
@@ -28,12 +29,15 @@ absl::Status FindAlarm(const Model& model, std::int64_t alarm_id, v1::Alarm& pro
 
 }  // namespace
 
-absl::Status Api::GetCalibration(const v1::GetCalibrationRequest& /*request*/,
+absl::Status Api::GetCalibration(const v1::GetCalibrationRequest& request,
                                  const Reply<v1::GetCalibrationResponse>& reply, NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(
+      CheckLabelNames("label_diagrams", request.label_diagrams(), *model->declaration()));
   // To foresee a decision takes some milliseconds, see ErrorSnapshot::Foresee.
-  parts_.writers.Post([reply, model] {
+  parts_.writers.Post([reply, model, request] {
     reply->Answer([&](v1::GetCalibrationResponse& response) {
-      DescribeCalibration(*model, *model->snapshot(), std::chrono::system_clock::now(), response);
+      DescribeCalibration(*model, *model->snapshot(), std::chrono::system_clock::now(), response,
+                          request);
       return absl::OkStatus();
     });
   });

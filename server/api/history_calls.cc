@@ -1,7 +1,6 @@
 #include "server/api/history_calls.h"
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -86,25 +85,6 @@ absl::Status CheckRange(const v1::GetHistoryRequest& request, HistoryReader::Ran
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> CheckLabels(const v1::GetHistoryRequest& request,
-                                                     const ModelDeclaration& declaration) {
-  const auto& labels = request.labels();
-  const std::span<const std::string> names = KindOf(declaration).history_labels(declaration);
-  if (!labels.empty() && names.empty()) {
-    return InvalidFieldError("labels", absl::StrCat("has ", labels.size(), " names, but the model ",
-                                                    KindOf(declaration).does(), ", expected none"));
-  }
-  for (int i = 0; i < labels.size(); ++i) {
-    if (std::ranges::find(names, labels[i]) == names.end()) {
-      return InvalidFieldError(
-          absl::StrCat("labels[", i, "]"),
-          absl::StrCat("is ", Quoted(labels[i]), ", expected one of the ", names.size(),
-                       " labels of the model, such as ", Quoted(names.front())));
-    }
-  }
-  return std::vector<std::string>(labels.begin(), labels.end());
-}
-
 void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds end,
                     const std::vector<std::string>& labels, const ModelSnapshot& snapshot,
                     v1::HistoryBucket& out) {
@@ -137,7 +117,8 @@ absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& re
   query.page_size = static_cast<std::size_t>(
       request.page_size() == 0 ? kMaxHistoryPage : std::min(request.page_size(), kMaxHistoryPage));
   CALIBD_RETURN_IF_ERROR(CheckHistoryToken(request.page_token(), query));
-  CALIBD_ASSIGN_OR_RETURN(query.labels, CheckLabels(request, declaration));
+  CALIBD_RETURN_IF_ERROR(CheckLabelNames("labels", request.labels(), declaration));
+  query.labels.assign(request.labels().begin(), request.labels().end());
   return query;
 }
 
@@ -165,7 +146,7 @@ v1::GetHistoryResponse HistoryPage::Finish(const ModelSnapshot& snapshot) {
   page_.set_kind(FieldName(KindOf(declaration)));
   page_.set_class_1_name(declaration.class_1_name());
   page_.set_label_count(
-      static_cast<std::int32_t>(KindOf(declaration).history_labels(declaration).size()));
+      static_cast<std::int32_t>(KindOf(declaration).label_names(declaration).size()));
   page_.mutable_updates()->Add(snapshot.updates->begin(), snapshot.updates->end());
   if (total_.has_value()) {
     DescribeBucket(*total_, first_, last_ + SpanOf(query_.range.resolution), query_.labels,

@@ -33,6 +33,7 @@ absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRe
 absl::Status Answer(const Settlement& settlement, bool labels, v1::ObserveResponse& response) {
   response.set_accepted_rows(settlement.accepted_rows);
   response.set_duplicate_rows(settlement.duplicate_rows);
+  response.set_is_repeated(settlement.kind == Settlement::Kind::kDuplicate);
   if (labels) SetProto(settlement.labels, *response.mutable_labels());
   if (settlement.skipped.rows > 0) SetProto(settlement.skipped, *response.mutable_skipped());
   return settlement.status;

@@ -242,6 +242,8 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   WindowRequest job;
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
+  // No other part of the evaluation has a kernel.
+  job.needs_bandwidth = !options->reliability_only;
   job.remedy = "a smaller window, fewer lenses or fewer replicates";
   const std::size_t features = declaration->feature_names.size();
   job.cost = [options = *options, class_count, features, has_groups](std::size_t n,
@@ -270,8 +272,10 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                             calibd::Evaluate(sample.rows.view().classes(), options, control));
     v1::Evaluation& proto = *result->mutable_evaluation();
     proto = convert::ToProto(evaluation, options);
-    convert::NameActions(actions, proto);
     proto.set_class_1_name(model->declaration()->class_1_name());
+    *proto.mutable_elapsed() = Since(start);
+    if (options.reliability_only) return absl::OkStatus();
+    convert::NameActions(actions, proto);
     for (int i = 0; i < proto.lenses_size(); ++i) {
       if (proto.lenses(i).has_result()) {
         Describe(*model, sample, threads, options.lenses[static_cast<std::size_t>(i)].lens,

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/errors.h"
 #include "server/kinds/classes/class_predictions.h"
 #include "server/kinds/labels/label_predictions.h"
 #include "server/kinds/numbers/number_predictions.h"
@@ -52,6 +54,25 @@ const PredictionKind* FindKind(const v1::Model& model) noexcept {
 
 absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call) {
   return KindOf(declaration).CheckCall(declaration, call);
+}
+
+absl::Status CheckLabelNames(const std::string& field,
+                             const google::protobuf::RepeatedPtrField<std::string>& labels,
+                             const ModelDeclaration& declaration) {
+  const PredictionKind& kind = KindOf(declaration);
+  const std::span<const std::string> names = kind.label_names(declaration);
+  if (!labels.empty() && names.empty()) {
+    return InvalidFieldError(field, absl::StrCat("has ", labels.size(), " names, but the model ",
+                                                 kind.does(), ", expected none"));
+  }
+  for (int i = 0; i < labels.size(); ++i) {
+    if (std::ranges::find(names, labels[i]) != names.end()) continue;
+    return InvalidFieldError(
+        absl::StrCat(field, "[", i, "]"),
+        absl::StrCat("is ", Quoted(labels[i]), ", expected one of the ", names.size(),
+                     " labels of the model, such as ", Quoted(names.front())));
+  }
+  return absl::OkStatus();
 }
 
 const std::string& FieldName(const PredictionKind& kind) {

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/v1/model_service.pb.h"
+#include "google/protobuf/repeated_field.h"
 #include "server/kinds/prediction_kind.h"
 #include "server/model/model_declaration.h"
 
@@ -16,6 +17,10 @@ namespace calibd::server {
 [[nodiscard]] const PredictionKind* FindKind(const v1::Model& model) noexcept;
 // Returns an error if models of this kind do not support the call: see PredictionKind::CheckCall.
 [[nodiscard]] absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call);
+// Errors: InvalidArgument naming the field or its element that is no label of the model.
+[[nodiscard]] absl::Status CheckLabelNames(
+    const std::string& field, const google::protobuf::RepeatedPtrField<std::string>& labels,
+    const ModelDeclaration& declaration);
 // The field of Model.kind that declares a model of this kind, such as "classes".
 [[nodiscard]] const std::string& FieldName(const PredictionKind& kind);
 // These fields of all kinds, separated by commas.

@@ -49,6 +49,8 @@ struct DescribedModel {
   const KindSnapshot& snapshot;
   std::int64_t observations;
   std::chrono::system_clock::time_point now;
+  // What else the answer has.
+  const v1::GetCalibrationRequest& request = v1::GetCalibrationRequest::default_instance();
 };
 
 // The calls that compute something from the window, and whose support depends on the kind.
@@ -161,8 +163,8 @@ class PredictionKind {
   virtual void DescribeBucket(const ModelDeclaration& declaration, const KindSnapshot& snapshot,
                               const HistoryBucket& bucket, std::span<const std::string> labels,
                               v1::HistoryBucket& out) const = 0;
-  // Names of the labels of which a bucket describes some; empty for kinds without several labels.
-  [[nodiscard]] virtual std::span<const std::string> history_labels(
+  // Names of the labels, of which a bucket describes some; empty for kinds without several labels.
+  [[nodiscard]] virtual std::span<const std::string> label_names(
       const ModelDeclaration& /*declaration*/) const noexcept {
     return {};
   }

@@ -561,6 +561,8 @@ class ClientTest(AccessCase):
         denied = self.calibctl("--token-file", self.token_file("token_reader"), "model", "delete", "own",
                                "--confirm", "own")
         self.assertIn("needs the role admin on models/own, which reader does not have", denied.stderr)
+        empty = self.calibctl("--token-file", self.token_file(""), "model", "list")
+        self.assertEqual((empty.returncode, "cannot be read, is empty" in empty.stderr), (2, True), empty.stderr)
         missing = self.calibctl("--token-file", "/nonexistent", "model", "list")
         self.assertEqual(missing.returncode, 2)
 

@@ -220,6 +220,7 @@ class ArchiveTest(unittest.TestCase):
                 done = restore(self.archive, self.folder / "choose")
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("--store-id", done.stderr)
+                self.assertRegex(done.stderr, r"[0-9a-f]{32} \(newest file of 20[-\d]+ [\d:]+ UTC\), [0-9a-f]{32} \(newest")
                 self.assertIn(lost, done.stderr)
                 self.assertEqual(server.stop(), 0)
                 # A stop hands over the rest.

@@ -140,7 +140,7 @@ def check_recovered(_, a):
     if error["isRecovered"]:
         row = error["newest"]["firstObservation"]
         for line in ("verdict", "now") if recovered else ("now",):
-            require(f"recovered since row {row}" in a.said(line), f"{line}: {a.said(line)}")
+            require(re.search(rf"recovered since [-\d]+ [\d:]+ UTC \(row {row}\)", a.said(line)), f"{line}: {a.said(line)}")
         require(all(interval["upper"] <= error["limit"] for interval in
                     intervals(error["newest"]).values()), f"recovered: {error['newest']}")
         same("repair of a recovered model", a.said("repair"), "")
@@ -452,7 +452,7 @@ def check_repair(_, a):
     match = re.match(r"(?:group|label)s? (.*?) (?:is|are) the cause", text)
     if match:
         verdict = a.facts["verdict"]
-        named = re.split(", ", re.sub(r" and \d+ more$", "", match[1]))
+        named = re.split(", ", re.sub(r" and \d+ others?$", "", match[1]))
         over = (verdict["groupsOverLimit"] + verdict["labelsOverLimit"] + verdict["rejectedGroups"])
         require(set(named) <= set(over), f"a cause that is not off: {text}")
         return

@@ -167,7 +167,7 @@ def check_where(_, a):
         require(cell["standsOut"], f"{match[0]} does not stand out")
     if rejected:
         names = re.sub(r" \([^)]*\)", "", rejected[1])
-        more = re.search(r" and (\d+) more", names)
+        more = re.search(r" and (\d+) others?", names)
         same("classes", len(names.split(", ")) + int(more[1] if more else 0), count)
     first = a.facts.get("watch", {}).get("firstObservation")
     match = re.search(r" \(over all rows since row (\d+)\)$", text)
@@ -201,7 +201,7 @@ def check_changed(_, a):
         require(not line or "no change" in line["text"] or "cannot be dated" in line["text"],
                 f"changed: {line}")
         drift = a.active("DRIFT")
-        require(not drift or f"drift was detected at row {drift[0]['observation']}" in line["text"] or
+        require(not drift or f"UTC (row {drift[0]['observation']}); the row" in line["text"] or
                 len(drift) > 1, f"an alarm that no line names: {line}")
         return
     require(f"between rows {change['fromObservation']} and {change['toObservation']}:" in line["text"],

@@ -215,7 +215,7 @@ def check_parts(_, a):
         match = re.search(rf"(?:group|label)s? [^;]*?{re.escape(name)}(?: \((since row (\d+)(?:, again "
                           r"since row (\d+))?|acknowledged)\)|(?! \())", text)
         if match is None:
-            require(" more" in text, f"{name} is not told: {text}")
+            require(" other" in text, f"{name} is not told: {text}")
             continue
         if match[2]:
             same(f"row of {name}", match[2], alarms[name]["observation"])

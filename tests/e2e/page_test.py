@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import unittest
+import urllib.parse
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -81,10 +82,13 @@ class PageTest(unittest.TestCase):
                          "await page.emulateMedia({colorScheme: 'light'});")
 
     def show(self, name="", ready=""):
-        """Shows a model, or the list."""
+        """Shows a model down to its end, or the list."""
         path = f"/#/models/{name}" if name else "/#/"
         ready = ready or (".banner" if name else "table.models tbody tr")
-        self.browser.run(f"await page.goto('about:blank'); await page.goto('{self.origin}{path}'); "
+        # Some parts are computed when a reader gets there.
+        end = ("if (await page.$('.banner, main .empty') === null) await page.waitForSelector('.banner, main .empty'); "
+               "await page.evaluate(() => scrollTo(0, document.body.scrollHeight)); ") if name else ""
+        self.browser.run(f"await page.goto('about:blank'); await page.goto('{self.origin}{path}'); {end}"
                          f"await page.waitForSelector('{ready}');")
 
     def text(self, selector):
@@ -183,15 +187,44 @@ class PageTest(unittest.TestCase):
     def test_an_evaluation_of_many_classes_waits_for_a_reader(self):
         self.models.create("codes", classes={"count": 21})
         self.models.classes("codes", 0, 1000, 21)
-        self.browser.run("globalThis.asked = 0; await page.route('**/codes:evaluate', (route) => "
-                         "{ ++globalThis.asked; return route.continue(); });")
-        self.show("codes", "#history + figure svg")
-        self.assertIn("without intervals", self.text(".reliability .note"))
-        self.assertEqual(self.browser.run("return globalThis.asked;"), 0)
-        self.browser.run("await page.click('.reliability .compute button'); "
-                         "await page.waitForSelector('#reliability + figure .line.main'); "
+        self.browser.run("globalThis.asked = []; await page.route('**/codes:evaluate', (route) => { globalThis.asked.push("
+                         "route.request().postDataJSON().reliabilityOnly === true); return route.continue(); });")
+        self.show("codes", "#reliability + figure .line.main")
+        self.assertEqual(self.browser.run("return globalThis.asked;"), [True])
+        self.browser.run("await page.click('.lenses .compute button'); "
+                         "await page.waitForSelector('#lenses + figure svg'); "
                          "await page.unroute('**/codes:evaluate');")
-        self.assertEqual(self.browser.run("return globalThis.asked;"), 1)
+        self.assertEqual(self.browser.run("return globalThis.asked;"), [True, False])
+        self.check_no_fault()
+
+    def test_opening_a_model_computes_only_its_diagram(self):
+        self.browser.run("globalThis.asked = []; await page.route('**/weather:*', (route) => { globalThis.asked.push("
+                         "[new URL(route.request().url()).pathname, route.request().postDataJSON()]); return route.continue(); });")
+        # So low a window shows nothing below the diagram.
+        self.browser.run("await page.setViewportSize({width: 1280, height: 400}); await page.goto('about:blank'); "
+                         f"await page.goto('{self.origin}/#/models/weather'); "
+                         "await page.waitForSelector('#reliability + figure .line.main'); "
+                         "await page.waitForSelector('#lenses ~ .compute');")
+        body = {"replicates": 0, "seed": "1", "reliabilityClasses": [], "reliabilityOnly": True}
+        self.assertEqual(self.browser.run("return globalThis.asked;"), [["/v1/models/weather:evaluate", body]])
+        self.browser.run("await page.locator('#lenses').scrollIntoViewIfNeeded(); "
+                         "await page.waitForSelector('#lenses + figure svg'); await page.unroute('**/weather:*');")
+        self.assertEqual(len(self.browser.run("return globalThis.asked;")), 2)
+        self.check_no_fault()
+
+    def test_a_label_has_a_diagram_of_its_own(self):
+        self.show("topics", "#label-diagram + figure select")
+        label = self.browser.run("return await page.locator('#label-diagram + figure option').nth(1).evaluate((one) => one.value);")
+        calibration = self.answer("/v1/models/topics/calibration?" + urllib.parse.urlencode({"labelDiagrams": label}))
+        # The one that is off by most is the first choice.
+        self.assertEqual(label, calibration["labels"]["overLimit"][0])
+        self.browser.run("await page.locator('#label-diagram + figure select').selectOption({index: 1}); "
+                         "await page.waitForSelector('#label-diagram + figure .bar.rows');")
+        bins = next(one for one in calibration["labels"]["labels"] if one["name"] == label)["reliability"]["bins"]
+        self.assertEqual([[float(cell) for cell in line[2:7]] for line in self.csv("label-diagram")[1:]],
+                         [[float(one["n"]), one["meanPrediction"], one["frequency"], one["confidence"]["lower"],
+                           one["confidence"]["upper"]] for one in bins])
+        self.assertIn("90 %", self.text("#label-diagram + figure .note"))
         self.check_no_fault()
 
     def post(self, path, body):
@@ -228,6 +261,13 @@ class PageTest(unittest.TestCase):
         self.assertIn(f"With its baseline {answer['baseline']}", shown)
         for score in ("logLoss", "brier", "binnedError"):
             self.assertIn(answer["comparison"][score]["text"], shown)
+        # Both are drawn by all rows.
+        self.browser.run("await page.locator('#reliability + figure select').nth(1).selectOption('all'); "
+                         "await page.waitForSelector('#reliability + figure .dot.other');")
+        bins = answer["comparison"]["baselineReliability"]["bins"]
+        self.assertEqual(self.browser.run("return await page.locator('#reliability + figure .dot.other').count();"), len(bins))
+        self.assertEqual(sum(int(one["n"]) for one in bins), int(answer["comparison"]["observations"]))
+        self.assertIn(answer["baseline"], self.browser.run("return await page.textContent('#reliability + figure svg');"))
         self.check_no_fault()
 
     def test_the_heat_map_has_the_bins_of_the_classes_and_the_worst_class_first(self):
@@ -319,7 +359,8 @@ class PageTest(unittest.TestCase):
                                              capture_output=True, text=True, timeout=60).stdout) for call in calls]
         self.assertEqual(answers[0]["model"], "models/weather")
         self.assertEqual([float(line[1]) for line in table],
-                         [lens["result"]["skceUnbiased"] for lens in answers[1]["evaluation"]["lenses"]])
+                         [lens["result"]["skceUnbiased"] for lens in answers[2]["evaluation"]["lenses"]])
+        self.assertEqual((answers[1]["evaluation"]["lenses"], len(answers[1]["evaluation"]["reliability"])), ([], 1))
 
     def saved(self, selector):
         return self.browser.run(f"return await saved(() => page.click({json.dumps(selector)}));")

@@ -167,6 +167,12 @@ class ReportTest(unittest.TestCase):
                          "await page.waitForFunction(() => document.querySelectorAll("
                          "'#history + figure .bar.rows').length < 5); "
                          "await page.locator('#reliability + figure select').first().selectOption('fraud');")
+        # A label has a diagram, in a report of a model and of a file.
+        for name in ("topics", "labels"):
+            self.show(name)
+            self.browser.run("await page.locator('#label-diagram + figure select').selectOption({index: 1}); "
+                             "await page.waitForSelector('#label-diagram + figure .bar.rows');")
+        self.show("fraud")
         # Nothing can be changed.
         self.assertEqual(self.browser.run(
             "return await page.locator('button:not(.files button), form').count();"), 0)

@@ -36,6 +36,11 @@ def test_the_label_that_is_over_is_named(client):
     assert [label.truths for label in calibration.labels.labels] == [4000, 2000, 4000]
     assert "in label wind" in repr(calibration) and "weather" in calibration._repr_html_()
     assert calibration.to_dict()["labels"]["labels"][2]["name"] == "wind"
+    assert calibration.labels.labels[2].reliability is None
+    wind = client.calibration("weather", label_diagrams=["wind"]).labels.labels[2].reliability
+    assert sum(one.n for one in wind.bins) == 4000 and len(wind.bins) == 15
+    with pytest.raises(calibd.InvalidArgument, match="snow.*expected one of the 3 labels"):
+        client.calibration("weather", label_diagrams=["snow"])
     assert {alarm.label for alarm in calibration.alarms if alarm.label is not None} == {"wind"}
     history = client.history("weather")
     assert "4000 observations" in repr(history) and "wind +" in repr(history)

@@ -73,13 +73,17 @@ def test_an_observation_whose_answer_was_lost_is_accepted_once(client, server, m
         with calibd.Client(f"127.0.0.1:{port}") as lossy:
             answer = lossy.observe(model, [0.2, 0.3, 0.5], 2)
             assert (answer.accepted_rows, answer.duplicate_rows, forwarder.losses) == (1, 0, 0)
+            assert not answer.is_repeated
             # With a request_id or an id, an earlier call may be the cause.
             forwarder.losses = 1
             answer = lossy.observe(model, [0.2, 0.3, 0.5], 2, request_id="request-1")
-            assert (answer.accepted_rows, answer.duplicate_rows) == (0, 1)
+            assert (answer.accepted_rows, answer.duplicate_rows, answer.is_repeated) == (0, 1, True)
             forwarder.losses = 1
             answer = lossy.observe("lost-answers", [0.2, 0.3, 0.5], id="a")
-            assert (answer.accepted_rows, answer.duplicate_rows) == (0, 1)
+            assert (answer.accepted_rows, answer.duplicate_rows, answer.is_repeated) == (0, 1, True)
+            # Another call has the same id.
+            answer = lossy.observe("lost-answers", [0.2, 0.3, 0.5], id="a")
+            assert (answer.accepted_rows, answer.duplicate_rows, answer.is_repeated) == (0, 1, False)
     finally:
         stand_in_server.stop(None)
     assert client.calibration(model).observations == 2

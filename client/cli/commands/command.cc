@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <iostream>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -22,6 +26,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "calibd/client/token.h"
+#include "calibd/core/status_macros.h"
 #include "client/cli/commands/http_probe.h"
 
 namespace calibd::cli {
@@ -96,6 +101,22 @@ absl::Status CheckNumbers(const CLI::App& command) {
   return absl::OkStatus();
 }
 
+// The token of a file. It is read for each call, so that it can be renewed; that of a pipe, which
+// can be read once, is kept. Errors: a usage fault if there is none.
+absl::StatusOr<std::function<std::string()>> ReadToken(const std::string& path) {
+  const std::function<std::string()> source = client::TokenOfFile(path);
+  std::string token = source();
+  if (token.empty()) {
+    return UsageFault(
+        absl::StrCat("the token file ", path,
+                     " (--token-file or CALIBD_TOKEN_FILE) cannot be read, is empty, "
+                     "or begins with something else than a token of printable ASCII"));
+  }
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) return source;
+  return [token = std::move(token)] { return token; };
+}
+
 }  // namespace
 
 std::chrono::milliseconds Context::Timeout(std::chrono::milliseconds otherwise) const {
@@ -115,7 +136,9 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context
   options.connect_timeout = std::min(options.connect_timeout, options.call_timeout);
   options.stop = context.stop;
   options.tls = context.tls;
-  if (!context.token_file.empty()) options.token = client::TokenOfFile(context.token_file);
+  if (!context.token_file.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(options.token, ReadToken(context.token_file));
+  }
   auto client = client::Client::Connect(context.server, options);
   if (absl::IsUnavailable(client.status()) && AnswersHttp(context.server)) {
     return absl::UnavailableError(absl::StrCat(

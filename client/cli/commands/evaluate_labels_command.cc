@@ -33,12 +33,13 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
   TellNotes(table, true);
   ErrorLevels levels = kOneLookErrorLevels;
   if (options.predictions_follow_labels) levels.looks = Looks::kOneInOrder;
-  const v1::MultilabelCalibration calibration =
+  v1::MultilabelCalibration calibration =
       offline::EvaluateLabels(table.view(), table.names,
                               {.levels = levels,
                                .error_limit = options.error_limit,
                                .significance_level = options.fail_on.significance_level},
                               options.tolerance);
+  convert::AddTable(calibration, /*is_whole=*/true);
   CALIBD_RETURN_IF_ERROR(ReportEvaluation(options.report, options.file, "labels", calibration));
   const convert::EvaluationVerdict verdict = convert::VerdictOf(calibration);
   const std::optional<Decision> decision =
@@ -55,7 +56,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
         "verdict   ", verdict.Text(), "\n", convert::CountText(calibration.rows(), "row"), ", ",
         convert::CountText(calibration.truths(), "known truth"), " of ",
         convert::CountText(calibration.labels_size(), "label"), "\n",
-        convert::MultilabelText(calibration), "\n", DescribeTable(calibration.table(), true),
+        convert::MultilabelText(calibration), "\n", DescribeTable(calibration.table()),
         "All intervals hold together with 95 %, for one look at these rows.\n"));
     Print(Describe(table.changes));
     if (decision.has_value()) Print("\n" + decision->sentence);

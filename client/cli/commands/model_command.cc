@@ -265,9 +265,14 @@ absl::StatusOr<ExitCode> Delete(const Context& context, const DeleteOptions& opt
   if (confirmation.empty()) {
     CALIBD_ASSIGN_OR_RETURN(confirmation, AskForName(context, options.name));
   }
-  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string model = ModelArgument(options.name);
-  CALIBD_RETURN_IF_ERROR(client->DeleteModel(model, ModelArgument(confirmation)));
+  if (ModelArgument(confirmation) != model) {
+    return UsageFault(absl::StrCat(options.confirm.empty() ? "the typed name" : "--confirm", " is ",
+                                   confirmation,
+                                   ", expected the name of the model again: ", options.name));
+  }
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  CALIBD_RETURN_IF_ERROR(client->DeleteModel(model, model));
   if (context.json()) {
     DeletedModel deletion;
     deletion.set_deleted(model);

@@ -1,6 +1,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -46,6 +47,23 @@ std::vector<std::int32_t> ReportedClasses(const v1::Model& model,
   return classes;
 }
 
+// Asks for the diagrams of as many labels as the server gives, those over the limit first.
+v1::GetCalibrationRequest WithDiagrams(const std::string& name,
+                                       const v1::MultilabelCalibration& labels) {
+  constexpr int kMostLabels = 100;
+  v1::GetCalibrationRequest request;
+  request.set_model(name);
+  std::set<std::string> asked;
+  const auto ask = [&](const std::string& label) {
+    if (request.label_diagrams_size() < kMostLabels && asked.insert(label).second) {
+      request.add_label_diagrams(label);
+    }
+  };
+  for (const std::string& label : labels.over_limit()) ask(label);
+  for (const v1::LabelCalibration& label : labels.labels()) ask(label.name());
+  return request;
+}
+
 // Adds an answer about the newest rows. It is left out while there are too few of them.
 template <typename Answer>
 absl::Status AddAnswer(const char* member, const absl::StatusOr<Answer>& answer, Json& data) {
@@ -86,7 +104,11 @@ absl::StatusOr<ExitCode> ReportModel(const Context& context, const ReportOptions
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string name = ModelArgument(options.model);
   CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(name));
-  CALIBD_ASSIGN_OR_RETURN(const auto calibration, client->GetCalibration(name));
+  CALIBD_ASSIGN_OR_RETURN(v1::GetCalibrationResponse calibration, client->GetCalibration(name));
+  if (calibration.has_labels()) {
+    CALIBD_ASSIGN_OR_RETURN(calibration,
+                            client->GetCalibration(WithDiagrams(name, calibration.labels())));
+  }
   Json data{{"name", name}, {"model", ToJson(model)}, {"calibration", ToJson(calibration)}};
   for (const auto& [resolution, hours] : kReportedHours) {
     using google::protobuf::util::TimeUtil;

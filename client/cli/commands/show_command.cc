@@ -28,9 +28,7 @@ struct ShowOptions {
 std::string Text(const v1::GetCalibrationResponse& response, const ShowOptions& options) {
   const std::size_t columns = StandardOutputSize().value_or(TerminalSize{kReadingWidth}).columns;
   std::string text = DescribeShow(response, std::min(columns, kReadingWidth));
-  if (response.has_labels()) {
-    absl::StrAppend(&text, "\n", DescribeTable(response.labels().table(), options.verbose));
-  }
+  if (response.has_labels()) absl::StrAppend(&text, "\n", DescribeTable(response.labels().table()));
   if (options.verbose) {
     // A model without rows has no numbers yet.
     const std::string numbers = DescribeNumbers(response);
@@ -43,8 +41,10 @@ std::string Text(const v1::GetCalibrationResponse& response, const ShowOptions& 
 
 absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
-  CALIBD_ASSIGN_OR_RETURN(const auto response,
-                          client->GetCalibration(ModelArgument(options.model)));
+  v1::GetCalibrationRequest request;
+  request.set_model(ModelArgument(options.model));
+  request.set_whole_table(options.verbose);
+  CALIBD_ASSIGN_OR_RETURN(const auto response, client->GetCalibration(request));
   if (!options.fail_on.empty() && !response.has_verdict()) {
     return absl::FailedPreconditionError(
         absl::StrCat(response.model(),

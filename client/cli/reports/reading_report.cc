@@ -57,17 +57,16 @@ std::string DescribeReading(const std::string& name, const v1::Reading& reading,
   return text;
 }
 
-std::string DescribeTable(const v1::Table& table, bool has_all_rows) {
-  const auto is_shown = [&](int row) { return has_all_rows || row < table.short_rows(); };
+std::string DescribeTable(const v1::Table& table) {
   std::vector<std::vector<std::string>> lines(1);
   for (const std::string& title : table.columns()) lines[0].push_back(convert::Plain(title));
-  for (int row = 0; row < table.rows_size() && is_shown(row); ++row) {
+  for (const v1::Table::Row& row : table.rows()) {
     std::vector<std::string>& line = lines.emplace_back();
-    for (const std::string& cell : table.rows(row).cells()) line.push_back(convert::Plain(cell));
+    for (const std::string& cell : row.cells()) line.push_back(convert::Plain(cell));
   }
-  const std::size_t left_out = static_cast<std::size_t>(table.rows_size()) - (lines.size() - 1);
-  return absl::StrCat(FormatTable(lines),
-                      left_out > 0 ? absl::StrCat("... ", left_out, " more\n") : "");
+  return absl::StrCat(FormatTable(lines), table.left_out() > 0
+                                              ? absl::StrCat("... ", table.left_out(), " more\n")
+                                              : "");
 }
 
 std::string DescribeShow(const v1::GetCalibrationResponse& response, std::size_t width) {

@@ -16,8 +16,8 @@ inline constexpr std::size_t kReadingWidth = 100;
 // of the model, or empty for a file.
 [[nodiscard]] std::string DescribeReading(const std::string& name, const v1::Reading& reading,
                                           std::size_t width = kReadingWidth);
-// The server's table. has_all_rows: else only as many rows as a short answer shows.
-[[nodiscard]] std::string DescribeTable(const v1::Table& table, bool has_all_rows);
+// The server's table, and how many rows it leaves out.
+[[nodiscard]] std::string DescribeTable(const v1::Table& table);
 // The lines about a model, which begin with its name.
 [[nodiscard]] std::string DescribeShow(const v1::GetCalibrationResponse& response,
                                        std::size_t width = kReadingWidth);

@@ -335,6 +335,11 @@ absl::Status Client::DeleteModel(std::string_view name, std::string_view confirm
 absl::StatusOr<v1::GetCalibrationResponse> Client::GetCalibration(std::string_view name) {
   v1::GetCalibrationRequest request;
   request.set_model(std::string(name));
+  return GetCalibration(request);
+}
+
+absl::StatusOr<v1::GetCalibrationResponse> Client::GetCalibration(
+    const v1::GetCalibrationRequest& request) {
   return impl_->Unary<v1::GetCalibrationResponse>([&](auto* context, auto* out) {
     return impl_->calibration->GetCalibration(context, request, out);
   });

@@ -15,11 +15,12 @@ from typing import Any, Iterator, Literal, Sequence, Type, Union
 import grpc
 import numpy as np
 
-from calibd import arguments, backup, choices, errors, report_file, results, times
+from calibd import arguments, backup, errors, report_file, results, times
 from calibd.arguments import assign, choose, expect, message, model_name, shown
-from calibd.arrays import POSITIVE_CLASS, Classes, invalid
+from calibd.arrays import Classes, invalid
 from calibd.calls import one_row
-from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
+from calibd.choices import Lens, OnProgress
+from calibd.computations import LONG_TIMEOUT, Computations
 from calibd.credentials import Token
 from calibd.declaration import ClassNames, declared
 from calibd.observation import (Observation, check_counts, check_either, check_kind,
@@ -46,14 +47,13 @@ Span = Union[datetime.timedelta, np.timedelta64, str]
 _RESOLUTIONS = {"minute": service.GetHistoryRequest.MINUTE,
                 "hour": service.GetHistoryRequest.HOUR,
                 "day": service.GetHistoryRequest.DAY}
-_LONG_TIMEOUT = 600.0
 # The limits of the server for min_interval, in seconds.
 _LEAST_INTERVAL, _MOST_INTERVAL = 0.1, 3600
 # A page of the largest declarations fits into one response.
 _MODELS_PER_PAGE = 20
 
 
-class Client:
+class Client(Computations):
     """A client of one calibd server. Thread-safe.
 
     target: "HOST:PORT"; without it the environment variable CALIBD_SERVER or 127.0.0.1:8460.
@@ -266,7 +266,9 @@ class Client:
           deviation, quantiles, or draws. outcome: instead of the label.
         id: names the prediction for a label that comes later; needs a model with a label_grace.
         request_id: a call that is repeated with it is counted once; None: a random one. With it or an
-          id, duplicate_rows is 1 if an earlier call, or an attempt whose answer was lost, was counted.
+          id, the answer has is_repeated and duplicate_rows 1, which is no error, if an earlier call, or
+          an attempt of this one whose answer was lost, was counted. duplicate_rows 1 alone says that
+          the id was known from another call.
         baseline: the prediction of the model's baseline, if the model declares one.
         features: the values of the model's feature_names, if it declares features, in this order, or
           as a dictionary or pandas Series with these names.
@@ -367,20 +369,28 @@ class Client:
         check_counts("the server answered observe", len(request.labels.prediction_ids) or 1, (
             answer.accepted_rows, answer.duplicate_rows, answer.skipped.rows, labels.matched,
             labels.repeated, labels.conflicting, labels.late, labels.unknown, labels.waiting))
-        # Nobody else has used a random request_id, so an attempt whose answer was lost was counted.
-        if request_id is None and attempts > 1 and not request.observations.prediction_ids:
+        # Nobody else has used a random request_id, so an attempt whose answer was lost was counted. Of a
+        # row with an id it is not known whether it was accepted then.
+        if (answer.is_repeated and request_id is None and attempts > 1
+                and not request.observations.prediction_ids):
             answer.accepted_rows += answer.duplicate_rows
             answer.duplicate_rows = 0
+            answer.is_repeated = False
         return answer
 
     # --- answers ---
 
-    def calibration(self, model: str) -> results.Calibration:
-        """The verdict and the running estimates over all observations."""
+    def calibration(self, model: str, *, label_diagrams: Sequence[str] = ()) -> results.Calibration:
+        """The verdict and the running estimates over all observations.
+
+        label_diagrams: names of at most 100 labels of a model of several labels, whose `reliability` the
+          answer has.
+        """
         name = model_name(model)
+        request = service.GetCalibrationRequest(model=name)
+        assign(request, "label_diagrams", label_diagrams)
         return results.Calibration(name, self._transport.unary(
-            "CalibrationService/GetCalibration", service.GetCalibrationRequest(model=name),
-            service.GetCalibrationResponse))
+            "CalibrationService/GetCalibration", request, service.GetCalibrationResponse))
 
     def watch(self, model: str, *, min_interval: float = 1.0,
               after_revision: int = 0) -> Iterator[results.Calibration]:
@@ -489,113 +499,14 @@ class Client:
                 service.AcknowledgeAlarmRequest, model=model_name(model), alarm_id=alarm_id, note=note),
             service.AcknowledgeAlarmResponse).alarm
 
-    # --- computations; on_progress is called on the calling thread, with the completed fraction, and
-    # with 1 at the end ---
-
-    def run_test(self, model: str, *, lens: Lens | None = None, null: Null | None = None,
-                 replicates: int | None = None, seed: int | None = None, window: int = 0,
-                 on_progress: OnProgress | None = None,
-                 timeout: float = _LONG_TIMEOUT) -> results.TestResult:
-        """The quadratic test on the newest `window` observations (0: all of the window).
-
-        lens: none for a model that forecasts a number. null: the default is "forecast"."""
-        name = model_name(model)
-        request = message(service.RunTestRequest, model=name, replicates=replicates, seed=seed,
-                          window=window, lens=choices.lens(lens),
-                          null=choose("null", null, choices.NULLS))
-        return results.TestResult(name, self._transport.long(
-            "CalibrationService/RunTest", request, service.RunTestResponse, "result",
-            on_progress, timeout).result)
-
-    def evaluate(self, model: str, *, lenses: Sequence[Lens] = (), null: Null | None = None,
-                 replicates: int | None = None, consistency_replicates: int | None = None,
-                 seed: int | None = None, window: int = 0, local_features: Sequence[str] = (),
-                 reliability_classes: Sequence[int] | None = None,
-                 settings: service.EvaluateRequest | None = None,
-                 on_progress: OnProgress | None = None,
-                 timeout: float = _LONG_TIMEOUT) -> results.Evaluation:
-        """The complete evaluation of the window, with reliability diagrams.
-
-        replicates: of the tests of the lenses, or of forecasts; 0: none. consistency_replicates: of
-        the test of the first binned error of a model of classes; None: 999; 0: no test.
-        reliability_classes: classes that get a diagram besides the top label; None: for two classes,
-        class 1. local_features: some of the features of a model that forecasts a number; says where
-        it is wrong by these alone. settings: all further fields of the request.
-        """
-        name = model_name(model)
-        request = service.EvaluateRequest()
-        if settings is not None:
-            expect("settings", settings, service.EvaluateRequest, "a message EvaluateRequest")
-            request.CopyFrom(settings)
-        declared_model = self.get_model(name)
-        if reliability_classes is None and not request.reliability_classes and (
-                declared_model.classes.count == 2):
-            reliability_classes = [POSITIVE_CLASS]
-        request.MergeFrom(message(
-            service.EvaluateRequest, model=name, replicates=replicates,
-            consistency_replicates=consistency_replicates, seed=seed, window=window,
-            null=choose("null", null, choices.NULLS), lenses=choices.lenses(lenses),
-            reliability_classes=reliability_classes, local_features=local_features))
-        if declared_model.HasField("classes"):
-            # calibctl evaluate has these two tests by default.
-            if consistency_replicates is None and not request.consistency_replicates:
-                request.consistency_replicates = choices.CONSISTENCY_REPLICATES
-            request.cme_test_locations = request.cme_test_locations or choices.CME_LOCATIONS
-        return results.Evaluation(name, self._transport.long(
-            "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",
-            on_progress, timeout).evaluation)
-
-    def estimate(self, model: str, *, lens: EstimateLens = "top_label",
-                 estimators: Sequence[Estimator] = (),
-                 folds: int | None = None, test_share: float | None = None, replicates: int = 0,
-                 seed: int | None = None, window: int = 0, on_progress: OnProgress | None = None,
-                 timeout: float = _LONG_TIMEOUT) -> results.Estimate:
-        """How large the calibration error of the window is, and which estimator suits the data.
-
-        lens: "top_label", the largest probability; "canonical", the whole vector; or a message Lens
-          with one_class.
-        replicates: of a calibrated model, for a p-value and the noise floor; 0: none.
-        estimators: empty: all that suit the lens.
-        """
-        name = model_name(model)
-        request = message(
-            service.EstimateCalibrationErrorRequest, model=name, lens=choices.estimate_lens(lens),
-            folds=folds,
-            estimators=choices.estimators(estimators), test_share=test_share, replicates=replicates,
-            seed=seed, window=window)
-        return results.Estimate(name, self._transport.long(
-            "CalibrationService/EstimateCalibrationError", request,
-            service.EstimateCalibrationErrorResponse, "result", on_progress, timeout).result)
-
-    def compare(self, model: str, baseline: str, *, window: int = 0,
-                on_progress: OnProgress | None = None,
-                timeout: float = _LONG_TIMEOUT) -> results.Comparison:
-        """Whether `model` is better than `baseline`, by the newest `window` observations of both."""
-        name = model_name(model)
-        other = model_name(baseline, "baseline")
-        return results.Comparison(name, other, self._transport.long(
-            "CalibrationService/CompareModels",
-            message(service.CompareModelsRequest, model=name, baseline=other, window=window),
-            service.CompareModelsResponse, "comparison", on_progress, timeout).comparison)
-
-    def recalibrate(self, model: str, *, window: int = 0, on_progress: OnProgress | None = None,
-                    timeout: float = _LONG_TIMEOUT) -> results.Recalibration:
-        """A map that makes the probabilities better calibrated, and what it gains."""
-        name = model_name(model)
-        classes = classes_of(self.get_model(name))
-        return results.Recalibration(name, self._transport.long(
-            "CalibrationService/Recalibrate",
-            message(service.RecalibrateRequest, model=name, window=window),
-            service.RecalibrateResponse, "recalibration", on_progress, timeout).recalibration, classes)
-
-    def report(self, model: str, path: str | pathlib.Path, *, timeout: float = _LONG_TIMEOUT) -> None:
+    def report(self, model: str, path: str | pathlib.Path, *, timeout: float = LONG_TIMEOUT) -> None:
         """Writes what the page shows of a model to a file, as calibd.report(). Raises also OSError."""
         report_file.report_model(self, model_name(model), arguments.file_path("path", path), timeout)
 
     # --- the store of the server ---
 
     def backup(self, path: str | pathlib.Path, *, on_progress: OnProgress | None = None,
-               timeout: float = _LONG_TIMEOUT) -> int:
+               timeout: float = LONG_TIMEOUT) -> int:
         """Copies the whole store to a new file while the server runs; returns its size in bytes.
 
         The file appears when it is complete and durable. To restore it, put it as calibd.db into an
@@ -605,7 +516,7 @@ class Client:
         return backup.download(self._transport, path, on_progress, timeout)
 
     def verify(self, *, on_progress: OnProgress | None = None,
-               timeout: float = _LONG_TIMEOUT) -> store.Verification:
+               timeout: float = LONG_TIMEOUT) -> store.Verification:
         """Makes the server check all that it has on disk; `problems` is empty if all is well."""
         return self._transport.long("StoreService/Verify", store.VerifyRequest(), store.VerifyResponse,
                                     "verification", on_progress, timeout).verification

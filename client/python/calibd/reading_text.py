@@ -28,27 +28,26 @@ def _plain(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def _table_rows(table: reading_pb2.Table) -> tuple[list[list[str]], int]:
-    """The titles and the first rows of a table, and how many rows are left out."""
-    rows = [[_plain(title) for title in table.columns],
-            *([_plain(cell) for cell in row.cells] for row in table.rows[:table.short_rows])]
-    return rows, len(table.rows) - (len(rows) - 1)
+def _table_rows(table: reading_pb2.Table) -> list[list[str]]:
+    """The titles and the rows of a table."""
+    return [[_plain(title) for title in table.columns],
+            *([_plain(cell) for cell in row.cells] for row in table.rows)]
 
 
 def table_text(table: reading_pb2.Table) -> str:
     """The table as `calibctl show` prints it."""
-    rows, left_out = _table_rows(table)
+    rows = _table_rows(table)
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(cell.rjust(width) if k else cell.ljust(width)
                        for k, (cell, width) in enumerate(zip(row, widths))).rstrip(" ") for row in rows]
-    return "\n".join([*lines, f"... {left_out} more"] if left_out else lines)
+    return "\n".join([*lines, f"... {table.left_out} more"] if table.left_out else lines)
 
 
 def table_html(table: reading_pb2.Table) -> str:
-    rows, left_out = _table_rows(table)
+    rows = _table_rows(table)
     lines = ["".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
              for tag, row in zip(["th", *["td"] * len(rows)], rows)]
-    more = f"<div>... {left_out} more</div>" if left_out else ""
+    more = f"<div>... {table.left_out} more</div>" if table.left_out else ""
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>{more}"
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _SPANS: dict[Resolution, str] = {"hour": "14d", "day": "1000d", "minute": "3h"}
 # Of more classes, a report has the diagrams of those that the server names as worst.
 _MOST_DIAGRAMS = 20
+# The server gives no more in one answer.
+_MOST_LABELS = 100
 
 
 def report(result: results.Evaluation | results.LabelEvaluation, path: str | pathlib.Path) -> None:
@@ -45,6 +47,11 @@ def report_model(client: Client, name: str, path: pathlib.Path, timeout: float) 
     """Writes what the page of the server shows of a model; see Client.report()."""
     model = client.get_model(name)
     calibration = client.calibration(name)
+    labels = calibration.message.labels
+    # Those over the limit come first.
+    diagrams = dict.fromkeys([*labels.over_limit, *(label.name for label in labels.labels)])
+    if diagrams:
+        calibration = client.calibration(name, label_diagrams=list(diagrams)[:_MOST_LABELS])
     data: dict[str, Any] = {"name": name, "model": Facts(model).to_dict(),
                             "calibration": calibration.to_dict()}
     data["histories"] = {resolution.upper(): client.history(name, resolution, start=start).to_dict()

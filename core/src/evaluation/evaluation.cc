@@ -31,6 +31,12 @@ double ReliabilityOperations(double n, const EvaluationOptions& options) {
   return 8 * n * (options.band_replicates + 2 * std::log2(n + 1));
 }
 
+// Of the top label and of the chosen classes.
+double DiagramOperations(double n, const EvaluationOptions& options) {
+  return static_cast<double>(options.reliability_classes.size() + 1) *
+         ReliabilityOperations(n, options);
+}
+
 double DecisionOperations(double n, double m, const EvaluationOptions& options) {
   const auto losses = static_cast<double>(options.loss.size());
   const double actions = losses / m;
@@ -217,6 +223,24 @@ absl::StatusOr<EventReliability> EvaluateReliability(const BinaryPredictions& pr
   return reliability;
 }
 
+// Adds the diagrams of the top label and of the chosen classes.
+absl::Status EvaluateDiagrams(const PredictionBatch& batch, const EvaluationOptions& options,
+                              Stages& stages, Evaluation& evaluation) {
+  const double operations = ReliabilityOperations(static_cast<double>(batch.size()), options);
+  for (std::size_t r = 0; r <= options.reliability_classes.size(); ++r) {
+    CALIBD_ASSIGN_OR_RETURN(const RunControl stage,
+                            stages.Begin("reliability", kReliabilitySeconds * operations));
+    std::optional<std::size_t> class_index;
+    if (r > 0) class_index = options.reliability_classes[r - 1];
+    CALIBD_ASSIGN_OR_RETURN(const BinaryPredictions predictions,
+                            class_index.has_value() ? ClassPredictions(batch, *class_index)
+                                                    : TopLabelPredictions(batch));
+    CALIBD_ASSIGN_OR_RETURN(evaluation.reliability.emplace_back(),
+                            EvaluateReliability(predictions, class_index, options, stage));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CmeTestResult> RunCmeTest(const PredictionBatch& batch, const Lens& lens,
                                          const EvaluationOptions& options, const Kernel& kernel,
                                          const RunControl& control) {
@@ -335,6 +359,11 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
   Stages stages(control, EvaluationSeconds(n, batch.class_count, options), on_stage);
   Evaluation evaluation;
   evaluation.n = n;
+  if (options.reliability_only) {
+    CALIBD_RETURN_IF_ERROR(EvaluateDiagrams(batch, options, stages, evaluation));
+    if (control.progress) control.progress(1);
+    return evaluation;
+  }
   CALIBD_RETURN_IF_ERROR(EvaluateLenses(batch, options, stages, evaluation));
 
   CALIBD_ASSIGN_OR_RETURN(
@@ -361,18 +390,7 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
     CALIBD_RETURN_IF_ERROR(EvaluateBinnedError(batch, spec, evaluation));
   }
 
-  for (std::size_t r = 0; r <= options.reliability_classes.size(); ++r) {
-    CALIBD_ASSIGN_OR_RETURN(
-        stage,
-        stages.Begin("reliability", kReliabilitySeconds * ReliabilityOperations(size, options)));
-    std::optional<std::size_t> class_index;
-    if (r > 0) class_index = options.reliability_classes[r - 1];
-    CALIBD_ASSIGN_OR_RETURN(const BinaryPredictions predictions,
-                            class_index.has_value() ? ClassPredictions(batch, *class_index)
-                                                    : TopLabelPredictions(batch));
-    CALIBD_ASSIGN_OR_RETURN(evaluation.reliability.emplace_back(),
-                            EvaluateReliability(predictions, class_index, options, stage));
-  }
+  CALIBD_RETURN_IF_ERROR(EvaluateDiagrams(batch, options, stages, evaluation));
 
   const auto* const splits = options.binned_errors.empty()
                                  ? nullptr
@@ -410,19 +428,20 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
 double EvaluationMemory(std::size_t n, std::size_t class_count, const EvaluationOptions& options,
                         std::size_t threads) noexcept {
   const auto size = static_cast<double>(n);
+  // The bands, and the predictions of one event.
+  const double bands = static_cast<double>(options.reliability_classes.size() + 1) *
+                       (8.0 * options.band_replicates * kMaxBandPoints + 32 * size);
+  if (options.reliability_only) return bands + 64 * size * (1 + static_cast<double>(threads));
   double most = 0;
   for (const auto& [lens, kernel] : options.lenses) {
     most =
         std::max(most, LensTestMemory(n, class_count, lens, TestOptions(options, kernel), threads));
   }
-  // Rows that a thread draws, with their bins, and the cumulative sums; test locations; bands;
-  // blocks.
+  // Rows that a thread draws, with their bins, and the cumulative sums; test locations; blocks.
   const auto m = static_cast<double>(class_count);
   const double rows = static_cast<double>(threads) * (64 * size + 64 * m) + 8 * size * m;
   const double tables = 1 + 2 * static_cast<double>(threads);
   const double cme = static_cast<double>(options.cme_test_locations) * 8 * tables * (size + m);
-  const double bands = static_cast<double>(options.reliability_classes.size() + 1) *
-                       (8.0 * options.band_replicates * kMaxBandPoints + 32 * size);
   const double running = Simulates(options) ? 1.0 + static_cast<double>(threads) : 1.0;
   return std::max({most, rows, cme}) + bands +
          running * static_cast<double>(RunningLens::MaxMemory(
@@ -434,6 +453,8 @@ double EvaluationOperations(std::size_t n, std::size_t class_count,
                             const EvaluationOptions& options) noexcept {
   const auto size = static_cast<double>(n);
   const auto m = static_cast<double>(class_count);
+  const double diagrams = DiagramOperations(size, options);
+  if (options.reliability_only) return diagrams;
   double sum = (Simulates(options) ? 1.0 + options.replicates : 1.0) *
                    BlockOperations(size, class_count, options) +
                BinnedOperations(size, m, MedianVarianceBins{});
@@ -445,9 +466,7 @@ double EvaluationOperations(std::size_t n, std::size_t class_count,
     sum +=
         options.consistency_replicates * BinnedOperations(size, m, options.binned_errors.front());
   }
-  return sum + DecisionOperations(size, m, options) +
-         static_cast<double>(options.reliability_classes.size() + 1) *
-             ReliabilityOperations(size, options) +
+  return sum + DecisionOperations(size, m, options) + diagrams +
          static_cast<double>(options.lenses.size()) * CmeOperations(size, m, options);
 }
 
@@ -455,6 +474,8 @@ double EvaluationSeconds(std::size_t n, std::size_t class_count,
                          const EvaluationOptions& options) noexcept {
   const auto size = static_cast<double>(n);
   const auto m = static_cast<double>(class_count);
+  const double diagrams = kReliabilitySeconds * DiagramOperations(size, options);
+  if (options.reliability_only) return diagrams;
   double bins = BinnedOperations(size, m, MedianVarianceBins{});
   for (const BinnedErrorSpec& spec : options.binned_errors) bins += BinnedOperations(size, m, spec);
   double seconds = 0;
@@ -469,9 +490,7 @@ double EvaluationSeconds(std::size_t n, std::size_t class_count,
          kBlockSeconds * (Simulates(options) ? 1.0 + options.replicates : 1.0) *
              BlockOperations(size, class_count, options) +
          kBinSeconds * bins + ConsistencySeconds(size, m, options) +
-         kDecisionSeconds * DecisionOperations(size, m, options) +
-         kReliabilitySeconds * static_cast<double>(options.reliability_classes.size() + 1) *
-             ReliabilityOperations(size, options);
+         kDecisionSeconds * DecisionOperations(size, m, options) + diagrams;
 }
 
 }  // namespace calibd

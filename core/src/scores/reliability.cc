@@ -101,6 +101,20 @@ absl::StatusOr<std::vector<BandPoint>> ConsistencyBand(const SortedPredictions& 
   return band;
 }
 
+// Sets all but n. sum: of the predictions. index: of the bin, from 1.
+void Complete(double sum, std::size_t successes, std::size_t index, std::size_t bin_count,
+              double level, ReliabilityBin& bin) {
+  const auto n = static_cast<double>(bin.n);
+  bin.mean_prediction = std::min(1.0, sum / n);
+  bin.frequency = static_cast<double>(successes) / n;
+  bin.lower = static_cast<double>(index - 1) / static_cast<double>(bin_count);
+  bin.upper = static_cast<double>(index) / static_cast<double>(bin_count);
+  const Range expected = SuccessRange(bin.n, bin.mean_prediction, level);
+  bin.consistency = {expected.lower / n, expected.upper / n};
+  const Range interval = ClopperPearson(successes, bin.n, level);
+  bin.confidence = {interval.lower, interval.upper};
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ReliabilityBin>> BinnedReliability(
@@ -120,17 +134,23 @@ absl::StatusOr<std::vector<ReliabilityBin>> BinnedReliability(
       bin.mean_prediction += predictions.probabilities[i];
       successes += predictions.outcomes[i];
     }
-    const auto n = static_cast<double>(bin.n);
-    bin.mean_prediction = std::min(1.0, bin.mean_prediction / n);
-    bin.frequency = static_cast<double>(successes) / n;
     const std::size_t index =
         UniformBinIndex(predictions.probabilities[partition.bin(b).front()], bin_count);
-    bin.lower = static_cast<double>(index - 1) / static_cast<double>(bin_count);
-    bin.upper = static_cast<double>(index) / static_cast<double>(bin_count);
-    const Range expected = SuccessRange(bin.n, bin.mean_prediction, options.level);
-    bin.consistency = {expected.lower / n, expected.upper / n};
-    const Range interval = ClopperPearson(successes, bin.n, options.level);
-    bin.confidence = {interval.lower, interval.upper};
+    Complete(bin.mean_prediction, successes, index, bin_count, options.level, bin);
+    bins.push_back(bin);
+  }
+  return bins;
+}
+
+std::vector<ReliabilityBin> BinnedReliability(const ReliabilitySums& sums, double level) {
+  std::vector<ReliabilityBin> bins;
+  for (std::size_t b = 0; b < sums.bins.size(); ++b) {
+    const ReliabilitySums::Bin& sum = sums.bins[b];
+    if (sum.count == 0) continue;
+    ReliabilityBin bin;
+    bin.n = static_cast<std::size_t>(sum.count);
+    Complete(sum.confidence, static_cast<std::size_t>(sum.correct), b + 1, sums.bins.size(), level,
+             bin);
     bins.push_back(bin);
   }
   return bins;

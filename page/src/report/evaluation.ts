@@ -9,7 +9,7 @@ function groupsOf(evaluation: Evaluation, limit: number | undefined): Calibratio
     rejected: group.rejected ?? false,
     error: {
       status: group.status, limit,
-      sinceStart: { observations: group.observations, topLabel: group.error, class1: group.class1Error },
+      sinceStart: { observations: group.observations, topLabel: group.error, class1: group.class1Error, class1IsWorse: group.class1IsWorse },
     },
     watch: { evidence: { log10EValue: group.log10EValue } },
   }));

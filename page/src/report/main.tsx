@@ -22,8 +22,8 @@ function Report() {
   const { calibration = calibrationOf(report), model = modelOf(report) } = report;
   const [span, chooseSpan] = useState<number | undefined>(undefined);
   const history = useRead(async () => (span === undefined ? fittingHistory(historyOf) : historyOf(span)), String(span));
-  const props: ViewProps = { calibration, model, history, evaluation: given(evaluation), other: NOTHING,
-    estimate: given(estimate), recalibration: NOTHING, chooseSpan, ask: undefined };
+  const props: ViewProps = { calibration, model, history, diagrams: given(evaluation), evaluation: given(evaluation),
+    labelDiagram: NOTHING, other: NOTHING, estimate: given(estimate), recalibration: NOTHING, chooseSpan, ask: undefined };
   const version = calibration.provenance?.version;
   return <>
     <header>

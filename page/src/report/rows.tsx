@@ -13,6 +13,7 @@ import { LensesView } from "../views/lenses";
 import { Sentences } from "../views/sentences";
 import { SourceView } from "../views/source";
 import type { ViewProps } from "../views/view";
+import { ScoresView } from "./scores";
 import { TestsView } from "./tests";
 
 type View = (typeof VIEWS)[number] | (typeof FIRST_VIEWS)[number];
@@ -21,7 +22,7 @@ type View = (typeof VIEWS)[number] | (typeof FIRST_VIEWS)[number];
 const SERVED: View[] = [HistoryView, DataView, AlarmsView, SourceView];
 // Side by side on a wide screen, instead of the history.
 const FIRST: View[] = [...FIRST_VIEWS, LensesView, CoverageView].filter((view) => !SERVED.includes(view));
-const REST: View[] = [...VIEWS, TestsView].filter((view) => !SERVED.includes(view) && !FIRST.includes(view));
+const REST: View[] = [...VIEWS, ScoresView, TestsView].filter((view) => !SERVED.includes(view) && !FIRST.includes(view));
 
 export function RowsParts(props: ViewProps) {
   const { calibration, model } = props;

@@ -1,47 +1,38 @@
 // The alarms, the newest first, and what people do about them.
+import type { ComponentChildren, InputHTMLAttributes } from "preact";
 import { useState } from "preact/hooks";
 import type { Alarm } from "../api";
 import { count, int, plain, points } from "../format";
 import { Section, Time } from "../parts";
-import type { Ask, ViewProps } from "./view";
+import type { ViewProps } from "./view";
 
-function Acknowledge({ alarm, ask }: { alarm: Alarm; ask: Ask }) {
-  const [note, setNote] = useState("");
-  const [state, setState] = useState({ sending: false, error: "" });
-  const id = alarm.id ?? "";
-  const send = async () => {
-    setState({ sending: true, error: "" });
-    try {
-      await ask.acknowledge(id, note);
-    } catch (error) {
-      setState({ sending: false, error: (error as Error).message });
-    }
-  };
-  return <form onSubmit={(event) => { event.preventDefault(); void send(); }}>
-    <label><span class="hidden">Note about alarm {id}</span>
-      <input value={note} placeholder="what was done, or by whom" onInput={({ currentTarget }) => setNote(currentTarget.value)} /></label>
-    <button type="submit" disabled={state.sending}>Acknowledge<span class="hidden"> alarm {id}</span></button>
-    {state.error !== "" && <span class="lost" role="alert">{state.error}</span>}
-  </form>;
-}
-
-function Limit({ limit, ask }: { limit: number; ask: Ask }) {
+// A text that is sent. input: attributes of its field. valid: whether the text can be sent.
+function Entry({ label, unit, input, button, valid, send }: {
+  label: ComponentChildren;
+  unit?: string;
+  input: InputHTMLAttributes;
+  button: ComponentChildren;
+  valid: (text: string) => boolean;
+  send: (text: string) => Promise<unknown>;
+}) {
   const [text, setText] = useState("");
-  const [error, setError] = useState("");
-  const send = async () => {
+  const [state, setState] = useState({ sending: false, error: "" });
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    setState({ sending: true, error: "" });
+    let error = "";
     try {
-      await ask.setErrorLimit(Number(text) / 100);
+      await send(text);
       setText("");
-      setError("");
     } catch (failure) {
-      setError((failure as Error).message);
+      error = (failure as Error).message;
     }
+    setState({ sending: false, error });
   };
-  return <form onSubmit={(event) => { event.preventDefault(); void send(); }}>
-    <label>Limit of the error: {points(limit)} points. New limit{" "}
-      <input class="short" inputMode="decimal" value={text} onInput={({ currentTarget }) => setText(currentTarget.value)} /> points</label>
-    <button type="submit" disabled={!(Number(text) > 0)}>Change</button>
-    {error !== "" && <span class="lost" role="alert">{error}</span>}
+  return <form onSubmit={submit}>
+    <label>{label} <input {...input} value={text} onInput={({ currentTarget }) => setText(currentTarget.value)} />{unit}</label>
+    <button type="submit" disabled={state.sending || !valid(text)}>{button}</button>
+    {state.error !== "" && <span class="lost" role="alert">{state.error}</span>}
   </form>;
 }
 
@@ -67,11 +58,15 @@ export function AlarmsView({ calibration, ask }: ViewProps) {
           <td><bdi>{plain(aboutOf(alarm))}</bdi></td>
           <td><Time time={alarm.raiseTime} /></td>
           <td class="number">{count(int(alarm.observation))}</td>
-          <td>{alarm.acknowledgeTime === undefined ? ask && <Acknowledge alarm={alarm} ask={ask} />
+          <td>{alarm.acknowledgeTime === undefined ? ask && <Entry label={<span class="hidden">Note about alarm {alarm.id}</span>}
+            input={{ placeholder: "what was done, or by whom" }} button={<>Acknowledge<span class="hidden"> alarm {alarm.id}</span></>}
+            valid={() => true} send={(note) => ask.acknowledge(alarm.id ?? "", note)} />
             : <><Time time={alarm.acknowledgeTime} /> <bdi>{plain(alarm.note ?? "")}</bdi></>}</td>
         </tr>)}</tbody>
       </table></div>}
-    {ask !== undefined && <Limit limit={limit} ask={ask} />}
+    {ask !== undefined && <Entry label={`Limit of the error: ${points(limit)} points. New limit`} unit=" points"
+      input={{ class: "short", inputMode: "decimal" }} button="Change" valid={(text) => Number(text) > 0}
+      send={(text) => ask.setErrorLimit(Number(text) / 100)} />}
     {raised !== undefined && <p class="note">Acknowledged up to {points(raised)} points.</p>}
   </Section>;
 }

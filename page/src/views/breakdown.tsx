@@ -20,8 +20,7 @@ interface Line {
 function groupsOf(calibration: Calibration): Line[] {
   return (calibration.groups ?? []).map((group) => {
     const error = group.error?.sinceAcknowledgement ?? group.error?.sinceStart;
-    const events = [error?.topLabel, error?.class1, error?.coverage].filter((one) => one !== undefined);
-    const interval = events.sort((a, b) => (b.lower ?? 0) - (a.lower ?? 0))[0];
+    const interval = error?.class1IsWorse === true ? error.class1 : error?.topLabel ?? error?.coverage;
     return {
       name: group.overflow === true ? "(other groups)" : group.value === "" ? "(no value)" : group.value ?? "",
       status: group.error?.status ?? "", interval, limit: group.error?.acknowledgedLimit ?? group.error?.limit, rows: int(error?.observations),

@@ -1,6 +1,6 @@
 // Which predictions and labels the numbers are about, and which are missing.
 import { count, int, percent, plain } from "../format";
-import { DataTable, Section } from "../parts";
+import { DataTable, Facts, Section } from "../parts";
 import { classNameOf } from "./diagram";
 import type { ViewProps } from "./view";
 
@@ -15,6 +15,7 @@ export function DataView({ calibration, model }: ViewProps) {
     ...model?.labels === undefined ? [["rows in the window", count(int(calibration.windowObservations))] as [string, string]] : [],
     ["rows rejected", count(int(calibration.rejectedRows))],
     ["rows dropped by producers", count(int(calibration.droppedRows))],
+    ...int(calibration.droppedLabels) > 0 ? [["labels dropped by producers", count(int(calibration.droppedLabels))] as [string, string]] : [],
   ];
   if (arrivals !== undefined) {
     facts.push(
@@ -31,7 +32,7 @@ export function DataView({ calibration, model }: ViewProps) {
   // The server's order: the class with the most missing labels comes first.
   const classes = int(arrivals?.missing) === 0 ? [] : arrivals?.predictedClasses ?? [];
   return <Section title="Data" id="data">
-    <dl class="facts">{facts.map(([title, value]) => <div key={title}><dt>{title}</dt><dd>{value}</dd></div>)}</dl>
+    <Facts facts={facts} />
     {[...warnings].map((warning) => <p key={warning} class="warning">{plain(warning)}</p>)}
     {classes.length > 0 && <DataTable label="Missing labels by predicted class" table={{
       columns: ["predicted class", "predictions", "missing labels", "share missing", "pending"],

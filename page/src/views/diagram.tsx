@@ -1,11 +1,12 @@
 // How often an event happened, by how probable it was said to be.
 import { type Scale, scaleLinear } from "../charts/scale";
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { Calibration, Diagram, Evaluation, Model } from "../api";
 import { Chart, type Size } from "../charts/chart";
 import { Band, Bars, Dots, Line, ticksOf, XAxis, YAxis } from "../charts/marks";
 import { int, percent, plain, shortName } from "../format";
-import { Again, Compute, rowsText, Section, type Table } from "../parts";
+import { Compute, rowsText, Section, type Table } from "../parts";
 import { OtherChoice } from "./other_choice";
 import type { ViewProps } from "./view";
 
@@ -18,7 +19,8 @@ const MOST = 290;
 // Classes that the choice lists.
 const MOST_CLASSES = 100;
 
-type Kind = "corp" | "bins";
+// The last one has all rows instead of the newest ones.
+type Kind = "corp" | "bins" | "all";
 
 export function classNameOf(model: Model | undefined, index: number): string {
   return model?.classes?.names?.[index] ?? `class ${index}`;
@@ -26,6 +28,25 @@ export function classNameOf(model: Model | undefined, index: number): string {
 
 export function plotWidth(width: number): number {
   return Math.min(MOST, width) - LEFT - RIGHT;
+}
+
+// The axes of both probabilities, the diagonal, and what is drawn between them. axis: the title of the one below; ground:
+// where it is, if there is something above it.
+export function Square({ width, axis, ground, children }: {
+  width: number;
+  axis: string;
+  ground?: number;
+  children: (x: Scale, y: Scale) => ComponentChildren;
+}) {
+  const side = plotWidth(width);
+  const x = scaleLinear([0, 1], [LEFT, LEFT + side]);
+  const y = scaleLinear([0, 1], [TOP + side, TOP]);
+  return <>
+    <YAxis title="observed frequency" ticks={ticksOf(y, 5, String)} x={LEFT} to={x(1)} top={TOP} />
+    <line class="diagonal" x1={x(0)} y1={y(0)} x2={x(1)} y2={y(1)} />
+    {children(x, y)}
+    <XAxis title={axis} ticks={ticksOf(x, 5, String)} y={ground ?? y(0)} from={LEFT} to={x(1)} />
+  </>;
 }
 
 // The blocks of CORP as the corners of steps.
@@ -44,7 +65,7 @@ export function Legend({ names }: { names: { kind: string; name: string }[] }) {
   </g>)}</g>;
 }
 
-interface DrawingProps {
+export interface DrawingProps {
   diagram: Diagram;
   kind: Kind;
   // Of another model, with its name.
@@ -53,36 +74,35 @@ interface DrawingProps {
   size: Size;
 }
 
-function Drawing({ diagram, kind, other, name, size }: DrawingProps) {
-  const side = plotWidth(size.width);
-  const x = scaleLinear([0, 1], [LEFT, LEFT + side]);
-  const y = scaleLinear([0, 1], [TOP + side, TOP]);
+export function Drawing({ diagram, kind, other, name, size }: DrawingProps) {
   const bins = diagram.bins ?? [];
   const most = Math.max(1, ...bins.map((bin) => int(bin.n)));
-  const ground = TOP + side + 6 + HISTOGRAM;
-  const dotsOf = (one: Diagram, kindOf: (isOff: boolean) => string) => (one.bins ?? []).map((bin) => ({
-    x: x(bin.meanPrediction ?? 0), y: y(bin.frequency ?? 0), kind: kindOf(bin.outside === true),
-    lower: y(bin.confidence?.lower ?? bin.frequency ?? 0), upper: y(bin.confidence?.upper ?? bin.frequency ?? 0),
-  }));
-  return <>
-    <YAxis title="observed frequency" ticks={ticksOf(y, 5, String)} x={LEFT} to={LEFT + side} top={TOP} />
-    {kind === "corp" && <Band kind="expected" points={(diagram.corpBand ?? []).map(({ prediction, consistency }) =>
-      ({ x: x(prediction ?? 0), lower: y(consistency?.lower ?? 0), upper: y(consistency?.upper ?? 0) }))} />}
-    <line class="diagonal" x1={x(0)} y1={y(0)} x2={x(1)} y2={y(1)} />
-    {other !== undefined && (kind === "corp" ? <Line kind="other" points={stepsOf(other.diagram.corpBlocks, x, y)} />
-      : <Dots size={3} dots={dotsOf(other.diagram, () => "other")} />)}
-    {kind === "corp" ? <Line kind="main" points={stepsOf(diagram.corpBlocks, x, y)} />
-      : <Dots size={4} dots={dotsOf(diagram, (isOff) => (isOff ? "off" : ""))} />}
-    {other !== undefined && <Legend names={[{ kind: "main", name: shortName(name) }, { kind: "other", name: shortName(other.name) }]} />}
-    <Bars bars={bins.map((bin) => ({
-      from: x(bin.lower ?? 0) + 0.5, to: x(bin.upper ?? 0) - 0.5, kind: "rows",
-      top: ground - Math.max(1, (HISTOGRAM * int(bin.n)) / most), bottom: ground,
-    }))} />
-    <XAxis title="stated probability, and rows below" ticks={ticksOf(x, 5, String)} y={ground} from={LEFT} to={LEFT + side} />
-  </>;
+  const ground = TOP + plotWidth(size.width) + 6 + HISTOGRAM;
+  return <Square width={size.width} axis="stated probability, and rows below" ground={ground}>{(x, y) => {
+    const dotsOf = (one: Diagram, kindOf: (isOff: boolean) => string) => (one.bins ?? []).map((bin) => ({
+      x: x(bin.meanPrediction ?? 0), y: y(bin.frequency ?? 0), kind: kindOf(bin.outside === true),
+      lower: y(bin.confidence?.lower ?? bin.frequency ?? 0), upper: y(bin.confidence?.upper ?? bin.frequency ?? 0),
+    }));
+    return <>
+      {kind === "corp" ? <>
+        <Band kind="expected" points={(diagram.corpBand ?? []).map(({ prediction, consistency }) =>
+          ({ x: x(prediction ?? 0), lower: y(consistency?.lower ?? 0), upper: y(consistency?.upper ?? 0) }))} />
+        {other !== undefined && <Line kind="other" points={stepsOf(other.diagram.corpBlocks, x, y)} />}
+        <Line kind="main" points={stepsOf(diagram.corpBlocks, x, y)} />
+      </> : <>
+        {other !== undefined && <Dots size={3} dots={dotsOf(other.diagram, () => "other")} />}
+        <Dots size={4} dots={dotsOf(diagram, (isOff) => (isOff ? "off" : ""))} />
+      </>}
+      {other !== undefined && <Legend names={[{ kind: "main", name: shortName(name) }, { kind: "other", name: shortName(other.name) }]} />}
+      <Bars bars={bins.map((bin) => ({
+        from: x(bin.lower ?? 0) + 0.5, to: x(bin.upper ?? 0) - 0.5, kind: "rows",
+        top: ground - Math.max(1, (HISTOGRAM * int(bin.n)) / most), bottom: ground,
+      }))} />
+    </>;
+  }}</Square>;
 }
 
-function tableOf(diagram: Diagram): Table {
+export function tableOf(diagram: Diagram): Table {
   return {
     columns: ["from", "to", "rows", "mean stated", "observed", "interval from", "interval to", "if calibrated from",
       "if calibrated to", "outside"],
@@ -92,7 +112,7 @@ function tableOf(diagram: Diagram): Table {
   };
 }
 
-// The running bins, where no diagram is computed. They have no intervals.
+// The running bins of all rows. They have no intervals.
 function runningDiagram(calibration: Calibration): Diagram | undefined {
   const bins = calibration.scores?.bins;
   if (bins === undefined || bins.length === 0) return undefined;
@@ -109,49 +129,58 @@ function diagramOf(evaluation: Evaluation | undefined, classIndex: number): Diag
   return evaluation?.reliability?.find((one) => (one.classIndex ?? -1) === classIndex);
 }
 
-export function DiagramView({ calibration, model, evaluation, other, ask }: ViewProps) {
+export function diagramHeight(width: number): number {
+  return TOP + plotWidth(width) + 6 + HISTOGRAM + BOTTOM;
+}
+
+export function binsNote({ bandLevel }: Diagram): string {
+  return `Clopper-Pearson intervals, ${percent(bandLevel)} each; ◆ is outside of what a calibrated model shows.`;
+}
+
+export function DiagramView({ calibration, model, diagrams, other, ask }: ViewProps) {
   const name = calibration.model ?? "";
   const [kind, setKind] = useState<Kind>("corp");
   const [event, setEvent] = useState(-1);
   if (model?.classes === undefined || int(calibration.observations) === 0) return null;
-  const { value } = evaluation;
-  const computed = diagramOf(value, event);
+  const { value } = diagrams;
+  const baseline = event < 0 ? calibration.comparison?.baselineReliability : undefined;
+  const computed = kind === "all" && baseline !== undefined ? undefined : diagramOf(value, event);
   const diagram = computed ?? (event < 0 ? runningDiagram(calibration) : undefined) ?? {};
-  const overlay = diagramOf(other.value?.evaluation, event);
+  const [otherName, overlay] = computed === undefined ? [calibration.baseline, baseline]
+    : [other.value?.model, diagramOf(other.value?.evaluation, event)];
   const classes = Array.from({ length: Math.min(MOST_CLASSES, Number(model.classes.count ?? 0)) }, (_, k) => k)
     .filter((k) => ask !== undefined || diagramOf(value, k) !== undefined);
   const choose = (index: number) => {
     setEvent(index);
-    if (index >= 0) ask?.evaluate(index);
+    if (index >= 0) ask?.diagrams(index);
   };
   const rows = (diagram?.bins ?? []).reduce((sum, bin) => sum + int(bin.n), 0);
-  const shown = computed === undefined ? "bins" : kind;
+  const shown = computed === undefined ? "all" : kind === "all" ? "corp" : kind;
   const corp = computed?.corp;
   return <Section title="Reliability" id="reliability">
     <Chart title="Reliability diagram" file={`${name}-reliability`} table={() => tableOf(diagram)}
-      height={(width) => TOP + plotWidth(width) + 6 + HISTOGRAM + BOTTOM}
+      height={diagramHeight}
       controls={<>
         <label>of <select value={event} onChange={({ currentTarget }) => choose(Number(currentTarget.value))}>
           <option value={-1}>top label</option>
           {classes.map((k) => <option key={k} value={k}>{classNameOf(model, k)}</option>)}
         </select></label>
         <label>as <select value={shown} onChange={({ currentTarget }) => setKind(currentTarget.value as Kind)}>
-          {computed !== undefined && <option value="corp">CORP</option>}
-          <option value="bins">bins</option>
+          {diagramOf(value, event) !== undefined && <><option value="corp">CORP</option><option value="bins">bins</option></>}
+          {(computed === undefined || baseline !== undefined) && <option value="all">bins of all rows</option>}
         </select></label>
         {ask !== undefined && <OtherChoice ask={ask} other={other} />}
-        {ask !== undefined && computed !== undefined && <Again of="diagram" start={() => ask.evaluate()} />}
       </>}
       note={<>
         {computed === undefined ? event < 0 && "All rows, without intervals."
           : shown === "corp" ? `${rowsText(calibration, rows)}. Grey: where the line of a calibrated model lies with ${percent(computed.bandLevel)} at each place.`
-            : `${rowsText(calibration, rows)}. Clopper-Pearson intervals, ${percent(computed.bandLevel)} each; ◆ is outside of what a calibrated model shows.`}
+            : `${rowsText(calibration, rows)}. ${binsNote(computed)}`}
         {shown === "corp" && corp !== undefined && ` Brier score of this event ${(corp.score ?? 0).toFixed(4)} = miscalibration ${(corp.miscalibration ?? 0).toFixed(4)} − discrimination ${(corp.discrimination ?? 0).toFixed(4)} + uncertainty ${(corp.uncertainty ?? 0).toFixed(4)}.`}
       </>}>
       {(size) => <Drawing diagram={diagram} kind={shown} name={name} size={size}
-        other={overlay && { name: other.value?.model ?? "", diagram: overlay }} />}
+        other={overlay && { name: otherName ?? "", diagram: overlay }} />}
     </Chart>
-    {computed === undefined && ask !== undefined && calibration.insufficientData === undefined &&
-      <Compute answer={evaluation} start={() => ask.evaluate()}>Newest rows: the CORP line with its band, classes and lenses.</Compute>}
+    {diagramOf(value, event) === undefined && ask !== undefined && calibration.insufficientData === undefined &&
+      <Compute answer={diagrams} start={() => ask.diagrams()}>Newest rows.</Compute>}
   </Section>;
 }

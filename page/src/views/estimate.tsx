@@ -2,7 +2,7 @@
 import { Chart } from "../charts/chart";
 import { Forest, forestHeight, type ForestRow } from "../charts/forest";
 import { count, int, plain, points } from "../format";
-import { Again, Compute, Section } from "../parts";
+import { Compute, Section } from "../parts";
 import type { ViewProps } from "./view";
 
 export function EstimateView({ calibration, model, estimate, ask }: ViewProps) {
@@ -14,7 +14,7 @@ export function EstimateView({ calibration, model, estimate, ask }: ViewProps) {
     kind: estimator === value?.chosen ? "chosen" : "",
   }));
   return <Section title="Estimated error" id="estimate">
-    {value === undefined ? <Compute answer={estimate} start={ask?.estimate}>The size of the error of the top label, by each estimator.</Compute> : <>
+    {value === undefined ? <Compute answer={estimate} start={ask?.estimate}>The error of the top label by each estimator.</Compute> : <>
       <p class="words">{plain(value.text ?? "")}</p>
       <Chart title="Estimated error by estimator" file={`${calibration.model ?? ""}-estimate`} height={(width) => forestHeight(rows, width)}
         table={() => ({
@@ -22,9 +22,8 @@ export function EstimateView({ calibration, model, estimate, ask }: ViewProps) {
           rows: outcomes.map((one) => [one.estimator?.toLowerCase() ?? "", one.error ?? 0, one.errorStandardError ?? 0, one.squaredError ?? 0,
             one.excessRisk ?? 0, one.excessRiskStandardError ?? 0, one.parameter ?? 0, one.betterThanZero === true ? "yes" : "no"]),
         })}
-        controls={ask && <Again of="estimates" start={ask.estimate} />}
         note={<>Newest {count(int(value.provenance?.observations))} rows. ◆ is the estimator that predicts best. Bars: the standard
-          error over folds, which is no confidence interval.{(value.leftOut ?? []).map(({ estimator, reason }) => ` ${estimator?.toLowerCase()}: ${reason}.`)}</>}>
+          error over folds, no confidence interval.{(value.leftOut ?? []).map(({ estimator, reason }) => ` ${estimator?.toLowerCase()}: ${reason}.`)}</>}>
         {({ width }) => <Forest rows={rows} width={width} title="root mean square error of the top label (points)" format={points} />}
       </Chart>
     </>}

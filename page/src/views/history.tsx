@@ -57,16 +57,16 @@ function timeOf(observation: number, total: number, buckets: Bucket[]): number |
 interface DrawingProps {
   calibration: Calibration;
   buckets: Bucket[];
+  // Of time, in milliseconds.
+  ends: [number, number];
   marks: Mark[];
   class1: boolean;
   size: Size;
 }
 
-function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
-  const start = Date.parse(buckets[0]?.startTime ?? "");
-  const end = Date.parse(buckets.at(-1)?.endTime ?? "");
+function Drawing({ calibration, buckets, ends, marks, class1, size }: DrawingProps) {
   const right = size.width - RIGHT;
-  const x = scaleLinear([start, end], [LEFT, right]);
+  const x = scaleLinear(ends, [LEFT, right]);
   const errorOf = (bucket: Bucket) => (class1 ? bucket.class1Error : bucket.error);
   const limit = calibration.error?.limit;
   const measured = buckets.filter((bucket) => errorOf(bucket) !== undefined);
@@ -110,11 +110,17 @@ function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
       return <line key={bucket.startTime} class="estimate" x1={left} x2={far} y1={level} y2={level} />;
     })}
     {limit !== undefined && <line class="limit" x1={LEFT} x2={right} y1={y(limit)} y2={y(limit)} />}
-    {marks.filter(({ time }) => time >= start && time <= end).map(({ time, kind, text }, i) => <g key={i} class={`event ${kind}`}>
-      <title>{text}</title>
-      <line x1={x(time)} x2={x(time)} y1={TOP - 4} y2={rowsBottom} />
-      {kind === "alarm" ? <path d={`M${x(time)} ${TOP - 9}l5 8h-10Z`} /> : <circle cx={x(time)} cy={TOP - 4} r={4} />}
-    </g>)}
+    {marks.map((mark, i) => {
+      const at = x(mark.time);
+      // Marks that lie on each other have their number.
+      const near = marks.filter(({ kind, time }) => kind === mark.kind && Math.abs(x(time) - at) < 8);
+      return <g key={i} class={`event ${mark.kind}`}>
+        <title>{mark.text}</title>
+        <line x1={at} x2={at} y1={TOP - 4} y2={rowsBottom} />
+        {mark.kind === "alarm" ? <path d={`M${at} ${TOP - 9}l5 8h-10Z`} /> : <circle cx={at} cy={TOP - 4} r={4} />}
+        {near.length > 1 && near[0] === mark && <text x={at + 7} y={TOP - 1}>{near.length}</text>}
+      </g>;
+    })}
 
     <YAxis title={`evidence (log10 e-value)${threshold === undefined ? "" : `; dashed: alarm at ${decimal(threshold)}`}`} ticks={ticksOf(e, 3, decimal)} x={LEFT} to={right} top={evidenceTop} />
     <Line kind="highest" step points={evidence.map((bucket) => [middle(bucket), e(bucket.maxLog10EValue ?? 0)])} />
@@ -147,6 +153,8 @@ export function HistoryView({ calibration, history: { value, error }, chooseSpan
   const buckets = value?.buckets ?? [];
   const hasClass1 = buckets.some((bucket) => bucket.class1Error !== undefined);
   const className = calibration.error?.sinceStart?.class1Name;
+  const ends: [number, number] = [Date.parse(buckets[0]?.startTime ?? ""), Date.parse(buckets.at(-1)?.endTime ?? "")];
+  const marks = marksOf(calibration, value?.updates ?? []).filter(({ time }) => time >= ends[0] && time <= ends[1]);
   return <Section title="Over time" id="history">
     {buckets.length === 0 ? <p class="empty">{error !== "" ? error : value === undefined ? "reading…" : "no rows in this time"}</p>
       : <Chart title="Error, evidence and rows over time" file={`${name}-history`} height={() => HEIGHT}
@@ -160,8 +168,8 @@ export function HistoryView({ calibration, history: { value, error }, chooseSpan
             {SPANS.map(({ title }, i) => <option key={title} value={i}>{title}</option>)}
           </select></label>
         </>}
-        note="Bars: the interval of the error, 95 % for each span by itself; orange if all of it is over the limit, pale if it reaches from within the limit to above it, so that nothing is shown. ▲ alarm, ● acknowledgement or update; shaded: the dated change.">
-        {(size) => <Drawing calibration={calibration} buckets={buckets} marks={marksOf(calibration, value?.updates ?? [])}
+        note={`Bars: the interval of the error, 95 % for each span by itself; orange: all of it is over the limit; pale: not known. ▲ alarm (${marks.filter(({ kind }) => kind === "alarm").length} of ${calibration.alarms?.length ?? 0} shown), ● acknowledgement or update; shaded: the dated change.`}>
+        {(size) => <Drawing calibration={calibration} buckets={buckets} ends={ends} marks={marks}
           class1={class1 && hasClass1} size={size} />}
       </Chart>}
   </Section>;

@@ -12,11 +12,9 @@ import { HistoryView } from "./history";
 import { LabelDiagramView } from "./label_diagram";
 import { LensesView } from "./lenses";
 import { RecalibrationView } from "./recalibration";
-import { ScoresView } from "./scores";
 import { SourceView } from "./source";
 
 // Side by side on a wide screen: the distribution of the outcomes, and time.
 export const FIRST_VIEWS = [DiagramView, LabelDiagramView, PitView, HistoryView];
 // In two columns, or across both.
-export const VIEWS = [BreakdownView, LensesView, HeatMapView, FanView, CoverageView, ScoresView, EstimateView,
-  RecalibrationView, ComparisonView, DataView, AlarmsView, SourceView];
+export const VIEWS = [BreakdownView, LensesView, HeatMapView, FanView, CoverageView, EstimateView, RecalibrationView, ComparisonView, DataView, AlarmsView, SourceView];

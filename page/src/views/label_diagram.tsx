@@ -1,48 +1,50 @@
-// How often each label held, by how probable it was said to be on average.
-import { scaleLinear } from "../charts/scale";
+// How often each label held, by how probable it was said to be on average, or the diagram of one label.
+import { useState } from "preact/hooks";
 import { Chart } from "../charts/chart";
-import { Dots, ticksOf, XAxis, YAxis } from "../charts/marks";
+import { Dots } from "../charts/marks";
 import { int, plain } from "../format";
 import { Section } from "../parts";
+import { binsNote, BOTTOM, diagramHeight, Drawing, plotWidth, Square, tableOf, TOP } from "./diagram";
 import type { ViewProps } from "./view";
 
-const LEFT = 36;
-const TOP = 26;
-const RIGHT = 12;
-const BOTTOM = 40;
-const MOST = 330;
-
-export function LabelDiagramView({ calibration }: ViewProps) {
-  const labels = (calibration.labels?.labels ?? []).filter(({ error }) => error !== undefined);
+export function LabelDiagramView({ calibration, labelDiagram: { value, error }, ask }: ViewProps) {
+  const [chosen, setChosen] = useState("");
+  const labels = (calibration.labels?.labels ?? []).filter((label) => label.error !== undefined);
   if (labels.length === 0) return null;
   const name = calibration.model ?? "";
   // The server's order: the one that is off by most comes first.
-  const worst = calibration.labels?.overLimit?.[0];
-  const side = (width: number) => Math.min(MOST, width) - LEFT - RIGHT;
+  const over = calibration.labels?.overLimit ?? [];
+  const listed = labels.filter(({ reliability }) => ask !== undefined || reliability !== undefined).map((label) => label.name ?? "");
+  const choice = [...new Set([...over, ...listed])].filter((label) => listed.includes(label));
+  const diagram = [...labels, value].find((label) => label?.name === chosen && label.reliability !== undefined)?.reliability ?? {};
+  const isOne = chosen !== "";
   return <Section title="Labels, stated and observed" id="label-diagram">
-    <Chart title="Labels: stated and observed" file={`${name}-labels`} height={(width) => TOP + side(width) + BOTTOM}
-      table={() => ({
+    <Chart title={isOne ? `Reliability of ${plain(chosen)}` : "Labels: stated and observed"} file={`${name}-labels`}
+      height={isOne ? diagramHeight : (width) => TOP + plotWidth(width) + BOTTOM}
+      controls={choice.length > 0 && <label>of <select value={chosen} onChange={({ currentTarget }) => {
+        setChosen(currentTarget.value);
+        ask?.label(currentTarget.value);
+      }}>
+        <option value="">all labels</option>
+        {choice.map((label) => <option key={label} value={label}>{plain(label)}</option>)}
+      </select></label>}
+      table={() => isOne ? tableOf(diagram) : {
         columns: ["label", "truths", "mean stated", "observed", "observed from", "observed to", "status"],
-        rows: labels.map(({ name: label, truths, stated, held, error, status }) => [label ?? "", int(truths), stated ?? 0, held ?? 0,
-          (stated ?? 0) - (error?.gapUpper ?? 0), (stated ?? 0) - (error?.gapLower ?? 0), status ?? ""]),
-      })}
-      note="A point for each label, with the interval of its frequency; ◆ is over the limit.">
-      {({ width }) => {
-        const x = scaleLinear([0, 1], [LEFT, LEFT + side(width)]);
-        const y = scaleLinear([0, 1], [TOP + side(width), TOP]);
-        return <>
-          <YAxis title="observed frequency" ticks={ticksOf(y, 5, String)} x={LEFT} to={x(1)} top={TOP} />
-          <line class="diagonal" x1={x(0)} y1={y(0)} x2={x(1)} y2={y(1)} />
-          <Dots size={5} dots={labels.map(({ stated = 0, held = 0, error, status }) => ({
-            x: x(stated), y: y(held), lower: y(Math.max(0, stated - (error?.gapUpper ?? 0))),
-            upper: y(Math.min(1, stated - (error?.gapLower ?? 0))), kind: status === "OVER_LIMIT" ? "off" : "",
+        rows: labels.map(({ name: label, truths, stated = 0, held, error: off, status }) => [label ?? "", int(truths), stated, held ?? 0,
+          stated - (off?.gapUpper ?? 0), stated - (off?.gapLower ?? 0), status ?? ""]),
+      }}
+      note={!isOne ? "A point for each label, with the interval of its frequency; ◆ is over the limit."
+        : diagram.bins === undefined ? error || "reading…" : binsNote(diagram)}>
+      {(size) => isOne ? <Drawing diagram={diagram} kind="bins" name={name} size={size} other={undefined} />
+        : <Square width={size.width} axis="mean stated probability">{(x, y) => <>
+          <Dots size={5} dots={labels.map(({ stated = 0, held = 0, error: off, status }) => ({
+            x: x(stated), y: y(held), lower: y(Math.max(0, stated - (off?.gapUpper ?? 0))),
+            upper: y(Math.min(1, stated - (off?.gapLower ?? 0))), kind: status === "OVER_LIMIT" ? "off" : "",
           }))} />
-          {labels.filter((label) => label.name === worst).map(({ name: label = "", stated = 0, held = 0 }) =>
+          {labels.filter((label) => label.name === over[0]).map(({ name: label = "", stated = 0, held = 0 }) =>
             <text key={label} class="name" x={x(stated) + (stated < 0.6 ? 10 : -10)} y={y(held) + 4}
               text-anchor={stated < 0.6 ? "start" : "end"}>{plain(label).slice(0, 24)}</text>)}
-          <XAxis title="mean stated probability" ticks={ticksOf(x, 5, String)} y={y(0)} from={LEFT} to={x(1)} />
-        </>;
-      }}
+        </>}</Square>}
     </Chart>
   </Section>;
 }

@@ -2,20 +2,27 @@
 import { Chart } from "../charts/chart";
 import { Forest, forestHeight, type ForestRow } from "../charts/forest";
 import { decimal, int } from "../format";
-import { rowsText, Section } from "../parts";
+import { isCheap } from "../answers";
+import { Compute, rowsText, Section } from "../parts";
 import type { ViewProps } from "./view";
 
 // What a lens sees.
 const PARTS: Record<string, string> = {
-  canonical: "the whole vector",
-  top_label: "the largest probability",
-  class_wise: "each class by itself",
+  canonical: "whole vector",
+  top_label: "largest probability",
+  class_wise: "each class",
 };
 
-export function LensesView({ calibration, evaluation: { value } }: ViewProps) {
+export function LensesView({ calibration, model, evaluation, ask }: ViewProps) {
+  const { value } = evaluation;
   const lenses = (value?.lenses ?? []).flatMap(({ lens = "", result }) => result === undefined ? [] : [{ lens, result }]);
   const leftOut = (value?.lenses ?? []).filter(({ error }) => error !== undefined && error !== "");
-  if (lenses.length === 0) return null;
+  if (lenses.length === 0) {
+    return ask === undefined || model?.classes === undefined || calibration.insufficientData !== undefined ? null
+      : <Section title="Lenses" id="lenses">
+        <Compute answer={evaluation} start={ask.evaluate} auto={isCheap(model)}>Lenses and classes.</Compute>
+      </Section>;
+  }
   const rows = lenses.map(({ lens, result }): ForestRow => {
     const skce = result.skceUnbiased ?? 0;
     const most = result.noiseFloorUnbiased?.upperQuantile;

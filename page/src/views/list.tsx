@@ -5,28 +5,17 @@ import { IntervalBar } from "../charts/interval";
 import { Spark } from "../charts/spark";
 import { count, int, plain, shortName } from "../format";
 import { useModels } from "../live";
-import { Age, Mark, Name, useNow } from "../parts";
+import { Age, Mark, Name, useNow, whenSeen } from "../parts";
 import { Status } from "./status";
 
 // Number of rows that are drawn at first, and more each time the end of the table comes near.
 const ROWS_AT_A_TIME = 60;
 const SPARK_HOURS = 48;
 
-// Runs at most two tasks at a time.
-const waiting: (() => Promise<void>)[] = [];
-let running = 0;
+// Tasks run one after another, so that a long list does not burden the server. They never fail.
+let last = Promise.resolve();
 function enqueue(task: () => Promise<void>) {
-  waiting.push(task);
-  const next = () => {
-    const one = running < 2 ? waiting.shift() : undefined;
-    if (one === undefined) return;
-    ++running;
-    void one().finally(() => {
-      --running;
-      next();
-    });
-  };
-  next();
+  last = last.then(task);
 }
 
 // Reads the history when it comes into view, and again when there are new rows and 30 s are over.
@@ -36,10 +25,8 @@ function History({ name, limit, rows }: { name: string; limit: number | undefine
   const read = useRef({ time: 0, rows: "" });
   useEffect(() => {
     const old = Date.now() - read.current.time > 30_000 && read.current.rows !== rows;
-    if (!old || int(rows) === 0) return;
-    const observer = new IntersectionObserver((entries) => {
-      if (!entries.some((entry) => entry.isIntersecting)) return;
-      observer.disconnect();
+    if (!old || int(rows) === 0) return undefined;
+    return whenSeen(place.current!, () => {
       read.current = { time: Date.now(), rows: rows ?? "" };
       enqueue(async () => {
         try {
@@ -49,11 +36,15 @@ function History({ name, limit, rows }: { name: string; limit: number | undefine
           // The list says that the server does not answer; the old line stays.
         }
       });
-    });
-    observer.observe(place.current!);
-    return () => observer.disconnect();
+    }, "0px");
   }, [name, rows]);
   return <span ref={place} class="spark-place"><Spark buckets={buckets} limit={limit} width={140} height={28} /></span>;
+}
+
+// The error now, if it is of the same part as the sentence.
+function nowOf({ reading }: Listed) {
+  const { interval, newest, subject, newestSubject } = reading?.howBad ?? {};
+  return subject === newestSubject ? newest ?? interval : interval;
 }
 
 function Row({ model, most, now }: { model: Listed; most: number; now: number }) {
@@ -64,7 +55,7 @@ function Row({ model, most, now }: { model: Listed; most: number; now: number })
     <th scope="row"><a href={`#/${name}`}><Mark severity={reading?.severity ?? 0} /><Name name={name} /></a></th>
     <td class="verdict">{plain(reading?.verdict?.text ?? "")}</td>
     <td class="brief">
-      <IntervalBar interval={reading?.howBad?.interval} limit={model.error?.limit} most={most} width={150} />
+      <IntervalBar interval={nowOf(model)} limit={model.error?.limit} most={most} width={150} />
       {plain(brief ?? "")}
     </td>
     <td class="history"><History name={name} limit={model.error?.limit} rows={model.observations} /></td>
@@ -85,7 +76,7 @@ export function ListView() {
   }, []);
   const sorted = useMemo(() => [...(value ?? [])].sort((a, b) =>
     (b.reading?.severity ?? 0) - (a.reading?.severity ?? 0) || (a.model ?? "").localeCompare(b.model ?? "")), [value]);
-  const most = useMemo(() => Math.min(0.5, Math.max(0.05, ...sorted.map(({ reading }) => reading?.howBad?.interval?.upper ?? 0))), [sorted]);
+  const most = useMemo(() => Math.min(0.5, Math.max(0.05, ...sorted.map((model) => nowOf(model)?.upper ?? 0))), [sorted]);
   const words = filter.toLowerCase().split(/\s+/).filter((word) => word !== "");
   const shown = sorted.filter(({ model, reading }) => {
     const text = `${shortName(model ?? "")} ${reading?.verdict?.text ?? ""}`.toLowerCase();
@@ -93,12 +84,7 @@ export function ListView() {
   });
   const isCut = shown.length > room;
   useEffect(() => {
-    if (!isCut) return;
-    const observer = new IntersectionObserver((entries) => {
-      if (entries.some((entry) => entry.isIntersecting)) setRoom(room + ROWS_AT_A_TIME);
-    }, { rootMargin: "800px" });
-    observer.observe(end.current!);
-    return () => observer.disconnect();
+    return isCut ? whenSeen(end.current!, () => setRoom(room + ROWS_AT_A_TIME), "800px") : undefined;
   }, [isCut, room]);
   const rows = useMemo(() => shown.slice(0, room).map((model) =>
     <Row key={model.model} model={model} most={most} now={slowNow} />), [value, filter, room, slowNow]);

@@ -16,7 +16,7 @@ export function OtherChoice({ ask, other }: { ask: Ask; other: Answer<Other> }) 
   }
   return <>
     <label>with <select ref={select} value={ask.compared} onChange={({ currentTarget }) => ask.compare(currentTarget.value)}>
-      <option value="">{ask.others.length === 0 ? "no other model of its kind" : "no other model"}</option>
+      <option value="">{ask.others.length === 0 ? "none of its kind" : "no other model"}</option>
       {ask.others.map((name) => <option key={name} value={name}>{shortName(name)}</option>)}
     </select></label>
     {other.wanted && other.value?.model !== ask.compared && <span role="status"> {other.error === "" ? "computing…" : other.error}</span>}

@@ -2,11 +2,10 @@
 import type { Interval, Recalibration } from "../api";
 import { Chart } from "../charts/chart";
 import { Forest, forestHeight, type ForestRow } from "../charts/forest";
-import { Line, ticksOf, XAxis, YAxis } from "../charts/marks";
-import { scaleLinear } from "../charts/scale";
+import { Line } from "../charts/marks";
 import { count, int, plain, points } from "../format";
-import { Again, Compute, Section, TableBelow } from "../parts";
-import { BOTTOM, LEFT, Legend, plotWidth, stepsOf, TOP } from "./diagram";
+import { Compute, Section } from "../parts";
+import { BOTTOM, Legend, plotWidth, Square, stepsOf, TOP } from "./diagram";
 import type { ViewProps } from "./view";
 
 // The reliability of the top label of the same rows.
@@ -18,19 +17,11 @@ function BeforeAndAfter({ advice, name }: { advice: Recalibration; name: string 
       rows: lines.flatMap(([line, blocks]) => blocks.map((block) => [line, block.lower ?? 0, block.upper ?? 0, int(block.n),
         block.meanPrediction ?? 0, block.recalibrated ?? 0])),
     })}>
-    {({ width }) => {
-      const side = plotWidth(width);
-      const x = scaleLinear([0, 1], [LEFT, LEFT + side]);
-      const y = scaleLinear([0, 1], [TOP + side, TOP]);
-      return <>
-        <YAxis title="observed frequency" ticks={ticksOf(y, 5, String)} x={LEFT} to={x(1)} top={TOP} />
-        <line class="diagonal" x1={x(0)} y1={y(0)} x2={x(1)} y2={y(1)} />
-        <Line kind="other" points={stepsOf(advice.corpBefore, x, y)} />
-        <Line kind="main" points={stepsOf(advice.corpAfter, x, y)} />
-        <Legend names={[{ kind: "main", name: "after" }, { kind: "other", name: "before" }]} />
-        <XAxis title="stated probability of the top label" ticks={ticksOf(x, 5, String)} y={y(0)} from={LEFT} to={x(1)} />
-      </>;
-    }}
+    {({ width }) => <Square width={width} axis="stated probability of the top label">{(x, y) => <>
+      <Line kind="other" points={stepsOf(advice.corpBefore, x, y)} />
+      <Line kind="main" points={stepsOf(advice.corpAfter, x, y)} />
+      <Legend names={[{ kind: "main", name: "after" }, { kind: "other", name: "before" }]} />
+    </>}</Square>}
   </Chart>;
 }
 
@@ -61,14 +52,9 @@ export function RecalibrationView({ calibration, model, recalibration, ask }: Vi
         rows: errors.flatMap(([name, interval]) => interval === undefined ? []
           : [[name, interval.estimate ?? 0, interval.lower ?? 0, interval.upper ?? 0]]),
       })}
-      controls={ask && <Again of="advice" start={ask.recalibrate} />}
-      note={`${count(int(value.testObservations))} rows that did not choose the map, with 95 % intervals; dashed: the limit.`}>
+      note={`${count(int(value.testObservations))} rows that did not choose the map; 95 % intervals; dashed: the limit.`}>
       {({ width }) => <Forest rows={rows} width={width} title="error (points)" format={points} limit={limit} />}
     </Chart>
     {(value.corpAfter ?? []).length > 0 && <BeforeAndAfter advice={value} name={calibration.model ?? ""} />}
-    <div class="more"><TableBelow title="Kinds of maps" of="by their log loss" table={() => ({
-      columns: ["map", "log loss (nats), cross-validated"],
-      rows: (value.candidates ?? []).map(({ kind, crossValidatedLogLoss }) => [kind ?? "", (crossValidatedLogLoss ?? 0).toFixed(4)]),
-    })} /></div>
   </Section>;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -42,11 +43,8 @@ void ToProto(const Band& band, v1::Reliability::Band& proto) {
   proto.set_upper(band.upper);
 }
 
-void ToProto(const EventReliability& reliability, double band_level, v1::Reliability& proto) {
-  if (reliability.class_index.has_value()) {
-    proto.set_class_index(static_cast<std::int32_t>(*reliability.class_index));
-  }
-  for (const ReliabilityBin& bin : reliability.bins) {
+void AddBins(std::span<const ReliabilityBin> bins, double band_level, v1::Reliability& proto) {
+  for (const ReliabilityBin& bin : bins) {
     v1::Reliability::Bin& out = *proto.add_bins();
     out.set_lower(bin.lower);
     out.set_upper(bin.upper);
@@ -57,6 +55,14 @@ void ToProto(const EventReliability& reliability, double band_level, v1::Reliabi
     ToProto(bin.confidence, *out.mutable_confidence());
     out.set_outside(bin.frequency < bin.consistency.lower || bin.frequency > bin.consistency.upper);
   }
+  proto.set_band_level(band_level);
+}
+
+void ToProto(const EventReliability& reliability, double band_level, v1::Reliability& proto) {
+  if (reliability.class_index.has_value()) {
+    proto.set_class_index(static_cast<std::int32_t>(*reliability.class_index));
+  }
+  AddBins(reliability.bins, band_level, proto);
   for (const ReliabilityBlock& block : reliability.corp.blocks) {
     *proto.add_corp_blocks() = convert::ToProto(block);
   }
@@ -65,7 +71,6 @@ void ToProto(const EventReliability& reliability, double band_level, v1::Reliabi
     out.set_prediction(point.prediction);
     ToProto(point.consistency, *out.mutable_consistency());
   }
-  proto.set_band_level(band_level);
   ToProto(reliability.brier, *proto.mutable_corp());
 }
 
@@ -163,6 +168,19 @@ absl::Status AddLosses(const v1::EvaluateRequest& request, std::size_t class_cou
   return absl::OkStatus();
 }
 
+// Refuses fields that would have no effect.
+absl::Status CheckOnlyReliability(const v1::EvaluateRequest& request) {
+  const char* const other = request.lenses_size() > 0              ? "lenses"
+                            : request.binned_errors_size() > 0     ? "binned_errors"
+                            : request.consistency_replicates() > 0 ? "consistency_replicates"
+                            : request.cme_test_locations() > 0     ? "cme_test_locations"
+                            : request.actions_size() > 0           ? "actions"
+                                                                   : nullptr;
+  if (other == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("reliability_only is set together with ", other,
+                                                 ", expected at most one of them"));
+}
+
 v1::DecisionEvaluation ToProto(const DecisionTestResult& decision) {
   v1::DecisionEvaluation proto;
   for (const ActionLoss& action : decision.actions) {
@@ -213,6 +231,13 @@ v1::Reliability::Block ToProto(const ReliabilityBlock& block) {
   proto.set_mean_prediction(block.mean_prediction);
   proto.set_n(static_cast<std::int64_t>(block.n));
   proto.set_recalibrated(block.recalibrated);
+  return proto;
+}
+
+v1::Reliability ToProto(const ReliabilitySums& sums) {
+  constexpr double kBandLevel = 0.9;
+  v1::Reliability proto;
+  AddBins(BinnedReliability(sums, kBandLevel), kBandLevel, proto);
   return proto;
 }
 
@@ -367,6 +392,8 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
     if (!spec.ok()) return PrefixedError(absl::StrCat("binned_errors[", i, "] "), spec.status());
     options.binned_errors.push_back(*std::move(spec));
   }
+  options.reliability_only = request.reliability_only();
+  if (options.reliability_only) CALIBD_RETURN_IF_ERROR(CheckOnlyReliability(request));
   options.consistency_replicates = request.consistency_replicates();
   options.cme_test_locations = Count(request.cme_test_locations(), 0);
   for (int i = 0; i < request.reliability_classes_size(); ++i) {
@@ -393,6 +420,10 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
 
 v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& options) {
   v1::Evaluation proto;
+  for (const EventReliability& reliability : evaluation.reliability) {
+    ToProto(reliability, options.band_level, *proto.add_reliability());
+  }
+  if (options.reliability_only) return proto;
   for (std::size_t i = 0; i < evaluation.lenses.size(); ++i) {
     const Evaluation::OneLens& one = evaluation.lenses[i];
     v1::LensEvaluation& out = *proto.add_lenses();
@@ -443,9 +474,6 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
     out.set_caveat(std::string(consistency.null == NullHypothesis::kForecast
                                    ? kSimulationCaveat
                                    : kConsistencyTestCaveat));
-  }
-  for (const EventReliability& reliability : evaluation.reliability) {
-    ToProto(reliability, options.band_level, *proto.add_reliability());
   }
   if (evaluation.decision.has_value()) {
     *proto.mutable_decision_loss() = ToProto(*evaluation.decision);

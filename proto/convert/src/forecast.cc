@@ -30,6 +30,7 @@ absl::Status CheckUnused(const v1::EvaluateRequest& request) {
   if (request.band_level() != 0) return Unused("band_level");
   if (request.actions_size() > 0) return Unused("actions");
   if (request.predictions_follow_labels()) return Unused("predictions_follow_labels");
+  if (request.reliability_only()) return Unused("reliability_only");
   return absl::OkStatus();
 }
 

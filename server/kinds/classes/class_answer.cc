@@ -142,6 +142,7 @@ void DescribeComparison(const RunningComparison& sums, v1::GetCalibrationRespons
   proto.set_observations(sums.brier.model.count);
   proto.set_baseline_observations(sums.brier.model.count);
   proto.set_repeated_looks_valid(true);
+  *proto.mutable_baseline_reliability() = convert::ToProto(sums.baseline_top_label);
 }
 
 // Describes the estimates of all lenses. Before the first estimate it says why there is none.

@@ -106,6 +106,10 @@ void DescribeLabels(const DescribedModel& model, v1::GetCalibrationResponse& res
     const ErrorReading& reading = error.Read();
     if (reading.recovered) label.set_recovered_since(reading.newest->first_observation);
     if (const auto again = error.OverAgainSince()) label.set_over_again_since(*again);
+    if (std::ranges::find(model.request.label_diagrams(), label.name()) !=
+        model.request.label_diagrams().end()) {
+      *label.mutable_reliability() = convert::ToProto(error.As<MeasuredLabels>()->sums.totals.sums);
+    }
   }
 }
 

@@ -131,7 +131,7 @@ class Labels final : public PredictionKind {
                       v1::HistoryBucket& out) const override {
     DescribeLabelBucket(SpecOf(declaration), bucket, labels, out);
   }
-  std::span<const std::string> history_labels(
+  std::span<const std::string> label_names(
       const ModelDeclaration& declaration) const noexcept override {
     return SpecOf(declaration).names;
   }

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <google/protobuf/io/zero_copy_stream_impl.h>
 #include <google/protobuf/util/delimited_message_util.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -15,6 +17,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/store/v1/archive.pb.h"
 #include "server/base/errors.h"
@@ -202,13 +205,18 @@ class ArchiveFiles {
 absl::StatusOr<std::vector<ArchivedFile>> ListArchive(const std::string& archive,
                                                       const std::string& store_id) {
   std::vector<ArchivedFile> files;
-  std::set<std::string> stores;
+  // The stores, with the time at which the newest file of each was written.
+  std::map<std::string, absl::Time> stores;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(archive, error), end; !error && entry != end;
        entry.increment(error)) {
     std::optional<ArchiveName> name = ArchiveName::Parse(entry->path().filename().string());
     if (!name.has_value()) continue;
-    stores.insert(name->store);
+    absl::Time& newest = stores.try_emplace(name->store, absl::InfinitePast()).first->second;
+    struct stat status {};
+    if (stat(entry->path().c_str(), &status) == 0) {
+      newest = std::max(newest, absl::TimeFromTimespec(status.st_mtim));
+    }
     if (!store_id.empty() && name->store != store_id) continue;
     files.push_back({.name = *std::move(name), .path = entry->path().string()});
   }
@@ -217,7 +225,10 @@ absl::StatusOr<std::vector<ArchivedFile>> ListArchive(const std::string& archive
     return absl::NotFoundError(absl::StrCat(
         archive, " has no file of an archive: their names begin with calibd- and a store id"));
   }
-  const std::string list = absl::StrJoin(stores, ", ");
+  const std::string list = absl::StrJoin(stores, ", ", [](std::string* out, const auto& store) {
+    absl::StrAppend(out, store.first, " (newest file of ",
+                    absl::FormatTime("%Y-%m-%d %H:%M UTC", store.second, absl::UTCTimeZone()), ")");
+  });
   if (store_id.empty() && stores.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         archive, " has files of several stores, and a store is restored from its own files only; ",

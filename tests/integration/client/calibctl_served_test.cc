@@ -184,8 +184,9 @@ TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
   EXPECT_EQ(unconfirmed->exit_code(), 2);
   EXPECT_THAT(unconfirmed->error(), HasSubstr("confirm it with --confirm pets@2"));
   const auto wrong = Run({"model", "delete", "pets@2", "--confirm", "pets@1"});
-  EXPECT_EQ(wrong->exit_code(), 1);
-  EXPECT_THAT(wrong->error(), HasSubstr("expected the name models/pets/versions/2 again"));
+  EXPECT_EQ(wrong->exit_code(), 2);
+  EXPECT_THAT(wrong->error(),
+              HasSubstr("--confirm is pets@1, expected the name of the model again: pets@2"));
   RunJson({"model", "delete", "pets@2", "--confirm", "pets@2"});
   const auto gone = Run({"show", "pets@2"});
   EXPECT_EQ(gone->exit_code(), 1);

@@ -59,6 +59,7 @@ class TlsClientTest : public ::testing::Test {
     }
     CalibctlRun run(arguments);
     EXPECT_EQ(run.exit_code(), 1);
+    EXPECT_THAT(run.error(), StartsWith("calibctl: ")) << "gRPC logs nothing before";
     EXPECT_THAT(Unwrapped(run.error()), HasSubstr(std::string(status.message())));
     return std::string(status.message());
   }

@@ -10,6 +10,7 @@
 
 #include "calibd/client/client.h"
 #include "calibd/convert/comparison.h"
+#include "calibd/convert/evaluation.h"
 #include "calibd/core/comparison.h"
 #include "integration/server/service_client.h"
 #include "support/http_get.h"
@@ -77,6 +78,7 @@ class BaselineTest : public ::testing::Test {
     expected.set_observations(static_cast<std::int64_t>(rows.size()));
     expected.set_baseline_observations(static_cast<std::int64_t>(rows.size()));
     expected.set_repeated_looks_valid(true);
+    *expected.mutable_baseline_reliability() = convert::ToProto(running.baseline_top_label);
     return expected;
   }
   v1::Comparison Expected(std::size_t n) const {

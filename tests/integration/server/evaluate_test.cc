@@ -110,6 +110,22 @@ TEST_F(CalibrationTest, EvaluateEqualsTheOfflineEvaluation) {
   EXPECT_EQ(evaluation.reliability(1).class_index(), 3);
   EXPECT_EQ(evaluation.reliability(1).bins(0).frequency(),
             offline->reliability[1].bins[0].frequency);
+
+  // The diagrams alone are the same, and nothing else is computed.
+  v1::EvaluateRequest diagrams;
+  diagrams.set_model("models/m");
+  diagrams.set_seed(17);
+  diagrams.add_reliability_classes(3);
+  diagrams.set_reliability_only(true);
+  v1::Evaluation only;
+  ASSERT_TRUE(client_->Evaluate(diagrams, &only).ok());
+  v1::Evaluation expected;
+  *expected.mutable_reliability() = evaluation.reliability();
+  only.clear_elapsed();
+  EXPECT_EQ(only.SerializeAsString(), expected.SerializeAsString());
+  diagrams.set_cme_test_locations(3);
+  EXPECT_THAT(client_->Evaluate(diagrams, &only).error_message(),
+              HasSubstr("reliability_only is set together with cme_test_locations"));
 }
 
 TEST_F(CalibrationTest, EvaluateIsBoundedBeforeItStarts) {

@@ -466,9 +466,11 @@ TEST_F(IngestTest, ARepeatedRequestIdCountsOnce) {
   v1::ObserveResponse response;
   ASSERT_TRUE(client_->Observe(request, &response).ok());
   EXPECT_EQ(response.accepted_rows(), 10);
+  EXPECT_FALSE(response.is_repeated());
   ASSERT_TRUE(client_->Observe(request, &response).ok());
   EXPECT_EQ(response.accepted_rows(), 0);
   EXPECT_EQ(response.duplicate_rows(), 10);
+  EXPECT_TRUE(response.is_repeated());
   EXPECT_EQ(Counted(), 10);
 
   v1::ObserveRequest other = ObserveRequest(10, 10);

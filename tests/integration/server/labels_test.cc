@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "calibd/client/client.h"
 #include "integration/server/service_client.h"
 #include "support/http_get.h"
@@ -187,6 +189,47 @@ TEST_F(LabelsTest, TheVerdictNamesTheLabelThatIsOver) {
   EXPECT_GT(newest.log10_e_value(), 1);
   EXPECT_DOUBLE_EQ(newest.log10_e_value(), answer.watch().evidence().log10_e_value());
   EXPECT_DOUBLE_EQ(newest.drift_log10_statistic(), answer.watch().drift().log10_statistic());
+}
+
+TEST_F(LabelsTest, TheDiagramsOfTheNamedLabelsAreGiven) {
+  v1::Model model = Declared();
+  for (int k = 3; k < 30; ++k) model.mutable_labels()->add_names(absl::StrCat("label", k));
+  Create(model);
+  v1::ObserveRequest rows;
+  rows.set_model(kLabelModel);
+  for (int row = 0; row < 4; ++row) {
+    for (int k = 0; k < 30; ++k) {
+      rows.mutable_observations()->mutable_probabilities()->add_values(k == 2 ? 0.1 + row * 0.02
+                                                                              : 0.5);
+      rows.mutable_observations()->add_labels(k == 2 && row == 3 ? -1 : row % 2);
+    }
+  }
+  ASSERT_TRUE(client_->Observe(rows).ok());
+  v1::GetCalibrationRequest request;
+  request.set_model(kLabelModel);
+  request.add_label_diagrams("wind");
+  absl::StatusOr<v1::GetCalibrationResponse> answer = sdk_->GetCalibration(request);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_FALSE(answer->labels().labels(1).has_reliability());
+  const v1::Reliability& wind = answer->labels().labels(2).reliability();
+  // 0.1 and 0.12 are in the bin up to 2/15, and 0.14 in the next one; the last truth is unknown.
+  ASSERT_EQ(wind.bins_size(), 2);
+  EXPECT_EQ(wind.bins(0).n(), 2);
+  EXPECT_DOUBLE_EQ(wind.bins(0).upper(), 2.0 / 15);
+  EXPECT_DOUBLE_EQ(wind.bins(0).mean_prediction(), 0.11);
+  EXPECT_DOUBLE_EQ(wind.bins(0).frequency(), 0.5);
+  EXPECT_LT(wind.bins(0).confidence().lower(), 0.5);
+  EXPECT_EQ(wind.bins(1).n(), 1);
+  EXPECT_EQ(wind.band_level(), 0.9);
+  EXPECT_TRUE(wind.corp_blocks().empty());
+  // The table has the first labels unless it is whole.
+  EXPECT_EQ(answer->labels().table().rows_size(), 20);
+  EXPECT_EQ(answer->labels().table().left_out(), 10);
+  request.set_whole_table(true);
+  EXPECT_EQ(sdk_->GetCalibration(request)->labels().table().rows_size(), 30);
+  request.add_label_diagrams("hail");
+  EXPECT_THAT(std::string(sdk_->GetCalibration(request).status().message()),
+              HasSubstr("label_diagrams[1] is \"hail\", expected one of the 30 labels"));
 }
 
 TEST_F(LabelsTest, AChangeOfTheAverageErrorIsDatedAlsoAfterARestart) {

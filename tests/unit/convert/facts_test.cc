@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "calibd/convert/multilabel.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
@@ -89,7 +90,20 @@ TEST(LabelTableTest, LabelsOverTheLimitComeFirst) {
   for (const v1::Table::Row& row : labels.table().rows()) {
     EXPECT_EQ(row.cells_size(), labels.table().columns_size());
   }
-  EXPECT_EQ(labels.table().short_rows(), 20);
+  EXPECT_EQ(labels.table().left_out(), 0);
+}
+
+TEST(LabelTableTest, ItHasTheFirstLabelsUnlessItIsWhole) {
+  v1::MultilabelCalibration labels;
+  for (int k = 0; k < 30; ++k) labels.add_labels()->set_name(absl::StrCat("label", k));
+  labels.mutable_labels(25)->set_rejected(true);
+  AddTable(labels);
+  EXPECT_EQ(labels.table().rows_size(), 20);
+  EXPECT_EQ(labels.table().left_out(), 10);
+  EXPECT_EQ(CellsOfRow(labels, 0).front(), "label25");
+  AddTable(labels, true);
+  EXPECT_EQ(labels.table().rows_size(), 30);
+  EXPECT_EQ(labels.table().left_out(), 0);
 }
 
 TEST(CompareEventsTest, TheNewestRowsSpeakOfTheWorseEventOfAllRows) {

@@ -63,6 +63,8 @@ TEST(ReadingTest, HasTheIntervalsOfWhichItsLinesSpeak) {
   EXPECT_EQ(line.interval().lower(), 0.0423);
   EXPECT_EQ(line.newest().lower(), 0.1);
   EXPECT_EQ(line.subject(), "");
+  // What is off now comes first.
+  EXPECT_DOUBLE_EQ(ReadingOf(answer, Now()).severity(), 7 + 0.99 * 0.1);
   const v1::Reading::HowBad labels = HowBadLine(OverLimitLabels());
   EXPECT_EQ(labels.interval().lower(), 0.061);
   EXPECT_EQ(labels.subject(), "label wind");
@@ -139,12 +141,14 @@ TEST(VerdictLineTest, SaysWhatHasRecoveredOrIsAcknowledged) {
   v1::GetCalibrationResponse answer = OverLimit();
   answer.mutable_error()->set_is_recovered(true);
   answer.mutable_error()->mutable_newest()->set_first_observation(23553);
+  answer.mutable_error()->mutable_newest()->mutable_start_time()->set_seconds(7200);
   EXPECT_EQ(VerdictLine(answer), "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED")
       << "while another alarm is active";
   answer.mutable_verdict()->set_is_recovered(true);
   EXPECT_EQ(VerdictLine(answer),
-            "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), recovered since row 23553 (the gate "
-            "over-limit fails until its alarms are acknowledged), MISCALIBRATED");
+            "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), recovered since 1970-01-01 02:00 UTC "
+            "(row 23553) (the gate over-limit fails until its alarms are acknowledged), "
+            "MISCALIBRATED");
   // The alarms of groups or labels have.
   answer.mutable_error()->set_is_recovered(false);
   EXPECT_THAT(VerdictLine(answer),
@@ -255,7 +259,7 @@ TEST(VerdictLineTest, NamesTheGroupsOverTheirLimits) {
   EXPECT_THAT(
       VerdictLine(answer),
       HasSubstr("in groups (no value) (since row 913), b (since row 1200), a (acknowledged) "
-                "and 1 more, first since 1970-01-01 01:00 UTC (row 913), "));
+                "and 1 other, first since 1970-01-01 01:00 UTC (row 913), "));
 }
 
 // The answer for the model as a whole must not contradict what is rejected.
@@ -272,7 +276,7 @@ TEST(VerdictLineTest, NamesWhatIsRejectedIfTheModelIsNot) {
   verdict.mutable_whereabouts()->set_rejected_classes(7);
   EXPECT_EQ(VerdictLine(answer),
             "UNDECIDED, NOT_REJECTED as a whole, but rejected for groups e?u, (other groups) and "
-            "classes 5, cat and 5 more");
+            "classes 5, cat and 5 others");
   verdict.set_status(v1::Verdict::INSUFFICIENT_DATA);
   // Groups may have a smaller minimum.
   EXPECT_THAT(VerdictLine(answer),

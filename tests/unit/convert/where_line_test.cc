@@ -156,10 +156,11 @@ TEST(WhereLineTest, LeavesOutWholePlaces) {
     share.set_class_name(longest);
     share.set_rejected(true);
   }
-  EXPECT_THAT(WhereLine(answer),
-              AllOf(HasSubstr(" points off (4.2 to 6.8) and 19 more; rejected for classes 5 and 21 "
-                              "more; confidence"),
-                    SizeIs(Le(175U))));
+  EXPECT_THAT(
+      WhereLine(answer),
+      AllOf(HasSubstr(" points off (4.2 to 6.8) and 19 others; rejected for classes 5 and 21 "
+                      "others; confidence"),
+            SizeIs(Le(175U))));
 }
 
 v1::DatedChange::Stretch Stretch(std::int64_t first, double gap, double radius) {
@@ -228,7 +229,8 @@ TEST(ChangedLineTest, TheDriftDetectorSaysPerhaps) {
   answer.mutable_alarms(0)->set_kind(v1::Alarm::EVIDENCE);
   answer.mutable_alarms(0)->set_observation(32000);
   const std::string perhaps =
-      "perhaps: drift was detected at row 30040; the row of the change cannot be dated yet";
+      "perhaps: drift was detected at 1970-01-01 02:00 UTC (row 30040); the row of the change "
+      "cannot be dated yet";
   EXPECT_EQ(ChangedLine(answer).text(), perhaps);
   EXPECT_EQ(ChangedLine(answer).answer(), Changed::PERHAPS);
   // Nor does evidence after the first rows: both may follow one change.

@@ -158,6 +158,32 @@ TEST(EvaluateTest, ErrorsNameTheOption) {
               HasSubstr("bandwidth is 0"));
 }
 
+TEST(EvaluateTest, TheDiagramsAloneCostAPartOfTheRest) {
+  const PredictionSet set = Draw(GeneratorSpec::M2(5), 300, 3);
+  EvaluationOptions options = Options();
+  const auto all = Evaluate(set.view(), options);
+  options.reliability_only = true;
+  double told = 0;
+  RunControl control;
+  control.progress = [&told](double fraction) { told = fraction; };
+  const auto only = Evaluate(set.view(), options, control);
+  ASSERT_TRUE(all.ok() && only.ok());
+  EXPECT_EQ(told, 1);
+  EXPECT_TRUE(only->lenses.empty() && only->binned_errors.empty() && only->blocks.empty());
+  ASSERT_EQ(only->reliability.size(), 2U);
+  EXPECT_EQ(only->reliability[1].class_index, 4U);
+  EXPECT_EQ(only->reliability[1].brier.score, all->reliability[1].brier.score);
+  EXPECT_EQ(only->reliability[0].corp.band.back().consistency.lower,
+            all->reliability[0].corp.band.back().consistency.lower);
+  EvaluationOptions plain;
+  plain.replicates = 0;
+  EvaluationOptions diagrams = plain;
+  diagrams.reliability_only = true;
+  EXPECT_LT(20 * EvaluationSeconds(10000, 1000, diagrams), EvaluationSeconds(10000, 1000, plain));
+  EXPECT_LT(EvaluationOperations(10000, 1000, diagrams), EvaluationOperations(10000, 1000, plain));
+  EXPECT_LT(EvaluationMemory(10000, 1000, diagrams, 2), EvaluationMemory(10000, 1000, plain, 2));
+}
+
 TEST(EvaluateTest, CostsGrowWithTheRequest) {
   const EvaluationOptions small = Options();
   EvaluationOptions large = Options();

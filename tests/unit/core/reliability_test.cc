@@ -37,6 +37,28 @@ double BinomialMass(int n, double p, int a, int b) {
   return mass;
 }
 
+TEST(BinnedReliabilityTest, RunningSumsGiveTheSameBins) {
+  const BinaryPredictions predictions = DrawTopLabel(GeneratorSpec::M2(5), 400);
+  ReliabilitySums sums;
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    sums.Add(predictions.probabilities[i], predictions.outcomes[i] == 1);
+  }
+  const auto expected =
+      BinnedReliability(predictions, {.bins = kReliabilityBinCount, .level = 0.8});
+  const std::vector<ReliabilityBin> bins = BinnedReliability(sums, 0.8);
+  ASSERT_EQ(bins.size(), expected->size());
+  for (std::size_t b = 0; b < bins.size(); ++b) {
+    const ReliabilityBin& one = (*expected)[b];
+    EXPECT_EQ(bins[b].n, one.n);
+    EXPECT_EQ(bins[b].lower, one.lower);
+    EXPECT_EQ(bins[b].frequency, one.frequency);
+    EXPECT_NEAR(bins[b].mean_prediction, one.mean_prediction, 1e-12);
+    EXPECT_EQ(bins[b].confidence.upper, one.confidence.upper);
+    EXPECT_EQ(bins[b].consistency.lower, one.consistency.lower);
+  }
+  EXPECT_THAT(BinnedReliability(ReliabilitySums()), IsEmpty());
+}
+
 TEST(BinnedReliabilityTest, MatchesValuesComputedByHand) {
   const auto bins = BinnedReliability({{0.05, 0.62, 0.68, 0.61, 1}, {0, 1, 0, 1, 1}}, {.bins = 10});
   ASSERT_THAT(*bins, SizeIs(3));

@@ -61,6 +61,8 @@ struct EvaluationOptions {
   // The level and the replicates of the bands of reliability diagrams.
   double band_level = 0.9;
   std::int32_t band_replicates = 399;
+  // Only the reliability diagrams are computed. The options of all else have no effect.
+  bool reliability_only = false;
   // All intervals of the error hold together at these levels. With Looks::kOneInOrder a prediction
   // may have been made from labels of earlier rows, as with online learning or a feature such as
   // yesterday's outcome; the rows must then be in the order of time.
@@ -91,12 +93,12 @@ struct Evaluation {
   std::vector<ResamplingResult> block_tests;
   struct OneLens {
     Lens lens = Lens::Canonical();
-    // The result, or FailedPrecondition. The result of the first lens is
-    // always present.
+    // The result, or FailedPrecondition. The result of the first lens is always present.
     absl::StatusOr<LensTestResult> result;
     // FailedPrecondition: too few observations, or deviations that do not vary.
     std::optional<absl::StatusOr<CmeTestResult>> cme;
   };
+  // Empty with reliability_only.
   std::vector<OneLens> lenses;
   Scores scores;
   // At error_levels.

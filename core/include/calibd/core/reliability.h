@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "calibd/core/binary_predictions.h"
 #include "calibd/core/run_control.h"
+#include "calibd/core/running_reliability.h"
 
 namespace calibd {
 
@@ -51,6 +52,10 @@ struct ReliabilityBin {
 // Errors: InvalidArgument (options); FailedPrecondition if n < 1. Cost: O(n + bins).
 [[nodiscard]] absl::StatusOr<std::vector<ReliabilityBin>> BinnedReliability(
     const BinaryPredictions& predictions, const BinnedReliabilityOptions& options = {});
+
+// The same of the bins of running sums. level: in (0, 1). Empty without observations.
+[[nodiscard]] std::vector<ReliabilityBin> BinnedReliability(const ReliabilitySums& sums,
+                                                            double level = 0.9);
 
 inline constexpr std::size_t kMaxBandPoints = 1000;
 inline constexpr std::int32_t kMaxBandReplicates = 10000;

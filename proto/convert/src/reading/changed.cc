@@ -136,7 +136,8 @@ Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
   }
   if (drift == nullptr) return Say(Changed::NOT_DATED, 0, "no change can be dated");
   return Say(Changed::PERHAPS, drift->observation(),
-             absl::StrCat("perhaps: drift was detected at row ", drift->observation(),
+             absl::StrCat("perhaps: drift was detected at ",
+                          TimeOfRow(drift->raise_time(), drift->observation()),
                           "; the row of the change cannot be dated yet"));
 }
 

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +15,8 @@
 namespace calibd::convert {
 namespace {
 
-// The number of labels that a short answer shows.
-constexpr int kShortRows = 20;
+// The number of rows of a table that is not whole.
+constexpr std::size_t kShortRows = 20;
 
 bool IsOver(const v1::LabelCalibration& label) {
   return label.status() == v1::CalibrationError::OVER_LIMIT;
@@ -58,24 +61,34 @@ std::vector<std::string> CellsOf(const v1::LabelCalibration& label, const v1::Da
 
 }  // namespace
 
-void AddTable(v1::MultilabelCalibration& calibration, const v1::DatedChange& change) {
+std::vector<std::size_t> TableOrder(const v1::MultilabelCalibration& calibration) {
+  std::vector<std::size_t> order(static_cast<std::size_t>(calibration.labels_size()));
+  std::iota(order.begin(), order.end(), 0U);
+  const auto key = [&](std::size_t k) {
+    const v1::LabelCalibration& label = calibration.labels(static_cast<int>(k));
+    return std::pair(!IsOver(label), !label.rejected());
+  };
+  std::ranges::stable_sort(order, {}, key);
+  return order;
+}
+
+void AddTable(v1::MultilabelCalibration& calibration, bool is_whole,
+              const v1::DatedChange& change) {
   v1::Table table;
-  table.set_short_rows(kShortRows);
   for (const char* const title : {"label", "truths", "stated", "held", "off by (points)",
                                   "interval (points)", "log10 e-value", ""}) {
     table.add_columns(title);
   }
-  std::vector<const v1::LabelCalibration*> labels;
-  for (const v1::LabelCalibration& label : calibration.labels()) labels.push_back(&label);
-  std::ranges::stable_sort(labels, [](const auto* a, const auto* b) {
-    const auto key = [](const v1::LabelCalibration& label) {
-      return std::pair(!IsOver(label), !label.rejected());
-    };
-    return key(*a) < key(*b);
-  });
-  for (const v1::LabelCalibration* const label : labels) {
+  std::vector<std::size_t> order = TableOrder(calibration);
+  if (!is_whole && order.size() > kShortRows) {
+    table.set_left_out(static_cast<std::int32_t>(order.size() - kShortRows));
+    order.resize(kShortRows);
+  }
+  for (const std::size_t k : order) {
     v1::Table::Row& row = *table.add_rows();
-    for (std::string& cell : CellsOf(*label, change)) row.add_cells(std::move(cell));
+    for (std::string& cell : CellsOf(calibration.labels(static_cast<int>(k)), change)) {
+      row.add_cells(std::move(cell));
+    }
   }
   *calibration.mutable_table() = std::move(table);
 }

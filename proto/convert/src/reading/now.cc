@@ -71,7 +71,7 @@ std::string AlarmText(const v1::GetCalibrationResponse& answer) {
 std::string BriefNowText(const v1::CalibrationError& error) {
   const v1::ErrorMeasurement& newest = error.newest();
   if (error.is_recovered()) {
-    return absl::StrCat("since row ", newest.first_observation(), " ",
+    return absl::StrCat(absl::StripLeadingAsciiWhitespace(SinceText(newest)), " ",
                         BriefErrorText(newest, error.limit(), Current(error)));
   }
   const bool is_part = newest.first_observation() > Current(error).first_observation();
@@ -87,8 +87,8 @@ std::string NowLine(const v1::GetCalibrationResponse& answer) {
   if (error.is_recovered()) {
     // A group or a label may be over the limit still.
     const char* const who = answer.verdict().is_recovered() ? "" : "all rows together ";
-    return absl::StrCat(who, "recovered since row ", newest.first_observation(), ": over these ",
-                        newest.observations(), " rows, ", NewestText(answer));
+    return absl::StrCat(who, "recovered", SinceText(newest), ": over these ", newest.observations(),
+                        " rows, ", NewestText(answer));
   }
   if (newest.first_observation() == Current(error).first_observation()) return "";
   std::string text = absl::StrCat(RowsText(error, DoesAGroupLead(answer) ? " of all groups" : ""),

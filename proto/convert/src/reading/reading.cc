@@ -28,7 +28,10 @@ v1::Reading HeadlinesOf(const v1::GetCalibrationResponse& answer) {
         *LeadingEvent(error.newest(), error.limit(), Current(error)).interval;
     reading.mutable_how_bad()->set_newest_subject(NewestSubject(answer));
   }
-  reading.set_severity(SeverityOf(answer, reading.how_bad().interval()));
+  const v1::Reading::HowBad& error = reading.how_bad();
+  // The newest rows say nothing of a group or a label by itself.
+  const bool says_now = error.has_newest() && error.newest_subject() == error.subject();
+  reading.set_severity(SeverityOf(answer, says_now ? error.newest() : error.interval()));
   *reading.mutable_next() = NextLine(answer);
   return reading;
 }

@@ -15,12 +15,6 @@
 namespace calibd::convert {
 namespace {
 
-std::string SinceText(const google::protobuf::Timestamp& time, std::int64_t observation) {
-  // A model without a row may be stale.
-  const std::string row = observation > 0 ? absl::StrCat(" (row ", observation, ")") : "";
-  return absl::StrCat(" since ", MinuteText(time), row);
-}
-
 // row: since which an error that had recovered is over its limit again; 0 if it is not.
 std::string AgainText(std::int64_t row) {
   return row > 0 ? absl::StrCat(", again since row ", row) : "";
@@ -28,7 +22,7 @@ std::string AgainText(std::int64_t row) {
 
 // Empty for null.
 std::string SinceText(const v1::Alarm* alarm) {
-  return alarm == nullptr ? "" : SinceText(alarm->raise_time(), alarm->observation());
+  return alarm == nullptr ? "" : " since " + TimeOfRow(alarm->raise_time(), alarm->observation());
 }
 
 // A group or label over its limit.
@@ -160,16 +154,14 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
     text = LimitText(answer, answer.labels().labels_size() == 1);
     if (verdict.is_recovered()) {
       text += ", recovered";
-      if (answer.error().is_recovered()) {
-        absl::StrAppend(&text, " since row ", answer.error().newest().first_observation());
-      }
+      if (answer.error().is_recovered()) text += SinceText(answer.error().newest());
       text += " (the gate over-limit fails until its alarms are acknowledged)";
     }
     text += ", ";
   }
   text += status;
   if (!has_alarm && verdict.has_since()) {
-    text += SinceText(verdict.since(), verdict.since_observation());
+    text += " since " + TimeOfRow(verdict.since(), verdict.since_observation());
   }
   // The answer for the model as a whole must not hide its parts.
   if (answer.observations() == 0) {

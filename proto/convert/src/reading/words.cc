@@ -187,13 +187,23 @@ const v1::Alarm* Active(const v1::GetCalibrationResponse& answer, v1::Alarm::Kin
   return oldest;
 }
 
+std::string TimeOfRow(const google::protobuf::Timestamp& time, std::int64_t row) {
+  return absl::StrCat(MinuteText(time), row > 0 ? absl::StrCat(" (row ", row, ")") : "");
+}
+
+std::string SinceText(const v1::ErrorMeasurement& error) {
+  return " since " + (error.has_start_time()
+                          ? TimeOfRow(error.start_time(), error.first_observation())
+                          : absl::StrCat("row ", error.first_observation()));
+}
+
 std::string JoinNames(const std::vector<std::string>& names, std::size_t max_names,
                       std::size_t more) {
   const std::size_t shown = std::min(names.size(), max_names);
   more += names.size() - shown;
   std::string text =
       absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", ");
-  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
+  if (more > 0) absl::StrAppend(&text, " and ", more, more == 1 ? " other" : " others");
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calibd/v1/calibration_service.pb.h"
+#include "google/protobuf/timestamp.pb.h"
 
 // What several lines of a reading share.
 namespace calibd::convert {
@@ -24,7 +25,11 @@ using LevelCoverages = google::protobuf::RepeatedPtrField<v1::LevelCoverage>;
 [[nodiscard]] const v1::Alarm* Active(const v1::GetCalibrationResponse& answer,
                                       v1::Alarm::Kind kind);
 
-// "a, b and 3 more". more: the number of further names, which are not known.
+// "2026-01-31 12:30 UTC (row 913)", or without the row if it is 0.
+[[nodiscard]] std::string TimeOfRow(const google::protobuf::Timestamp& time, std::int64_t row);
+// " since 2026-01-31 12:30 UTC (row 913)": since the first row of the measurement.
+[[nodiscard]] std::string SinceText(const v1::ErrorMeasurement& error);
+// "a, b and 3 others". more: the number of further names, which are not known.
 [[nodiscard]] std::string JoinNames(const std::vector<std::string>& names, std::size_t max_names,
                                     std::size_t more = 0);
 inline constexpr std::size_t kMaxNames = 3;

@@ -101,8 +101,10 @@ class Client {
   // InvalidArgument if the confirmation differs from the name; those of the call.
   [[nodiscard]] absl::Status DeleteModel(std::string_view name, std::string_view confirmation);
 
-  // The running estimates.
+  // The running estimates. request: says what else the answer has.
   [[nodiscard]] absl::StatusOr<v1::GetCalibrationResponse> GetCalibration(std::string_view name);
+  [[nodiscard]] absl::StatusOr<v1::GetCalibrationResponse> GetCalibration(
+      const v1::GetCalibrationRequest& request);
 
   // The verdicts of all models, ascending by name, with the models that e-BH rejects.
   // false_discovery_rate: in [1e-9, 0.25], or 0 for 0.05.

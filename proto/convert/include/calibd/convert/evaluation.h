@@ -16,6 +16,7 @@
 #include "calibd/core/lens_kernel.h"
 #include "calibd/core/reliability.h"
 #include "calibd/core/running_lens.h"
+#include "calibd/core/running_reliability.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/evaluation.pb.h"
 #include "calibd/v1/monitoring.pb.h"
@@ -28,6 +29,8 @@ namespace calibd::convert {
 
 [[nodiscard]] v1::ErrorInterval ToProto(const ErrorInterval& interval);
 [[nodiscard]] v1::Reliability::Block ToProto(const ReliabilityBlock& block);
+// The bins with their intervals of 90 %, without CORP.
+[[nodiscard]] v1::Reliability ToProto(const ReliabilitySums& sums);
 
 // Converts the bandwidth and universality of a kernel. Does not set the term bound.
 void ToProto(const RunningKernel& kernel, v1::Provenance& provenance);

@@ -1,8 +1,10 @@
 #ifndef CALIBD_CONVERT_MULTILABEL_H_
 #define CALIBD_CONVERT_MULTILABEL_H_
 
+#include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "calibd/convert/reading.h"
 #include "calibd/core/label_report.h"
@@ -23,8 +25,14 @@ namespace calibd::convert {
 // and whether the rows go together: one line each.
 [[nodiscard]] std::string MultilabelText(const v1::MultilabelCalibration& calibration);
 
-// Sets `table`. calibration: with its labels. change: of the model; empty without one.
-void AddTable(v1::MultilabelCalibration& calibration, const v1::DatedChange& change = {});
+// Positions of the labels in the order of the table: those over the limit first, then the rejected
+// ones, then the others.
+[[nodiscard]] std::vector<std::size_t> TableOrder(const v1::MultilabelCalibration& calibration);
+
+// Sets `table`. calibration: with its labels. is_whole: with all of them, and not only the first
+// ones. change: of the model; empty without one.
+void AddTable(v1::MultilabelCalibration& calibration, bool is_whole = false,
+              const v1::DatedChange& change = {});
 
 // The same as a reading, for rows that are evaluated once.
 [[nodiscard]] v1::Reading ReadingOf(const v1::MultilabelCalibration& calibration);

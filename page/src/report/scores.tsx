@@ -1,7 +1,7 @@
 // Scores of the rows that were evaluated.
 import { decimal } from "../format";
-import { Section } from "../parts";
-import type { ViewProps } from "./view";
+import { Facts, Section } from "../parts";
+import type { ViewProps } from "../views/view";
 
 export function ScoresView({ evaluation: { value } }: ViewProps) {
   const scores = value?.scores;
@@ -14,6 +14,6 @@ export function ScoresView({ evaluation: { value } }: ViewProps) {
   const known = facts.filter(([, number]) => number !== undefined);
   if (known.length === 0) return null;
   return <Section title="Scores" id="scores">
-    <dl class="facts">{known.map(([title, number]) => <div key={title}><dt>{title}</dt><dd>{decimal(number)}</dd></div>)}</dl>
+    <Facts facts={known.map(([title, number]) => [title, decimal(number)])} />
   </Section>;
 }
