@@ -45,6 +45,9 @@ class Identity {
   [[nodiscard]] bool unrestricted() const noexcept { return principal_ == nullptr; }
   // The name of the principal; empty if the identity is unrestricted.
   [[nodiscard]] const std::string& name() const noexcept;
+  // What the principal may use, which the identity keeps alive; null if the identity is
+  // unrestricted.
+  [[nodiscard]] Quota* quota() const noexcept;
   [[nodiscard]] std::uint64_t policy_version() const noexcept { return version_; }
   [[nodiscard]] bool Has(Role role, std::string_view resource) const {
     return unrestricted() || principal_->Has(role, resource);
@@ -115,6 +118,16 @@ class AccessControl {
                                    const char* method, Role role,
                                    const std::string& resource) const;
 
+  // Counts a call that exceeds a quota of its caller, and returns its error; see Quota::ErrorOf.
+  [[nodiscard]] absl::Status CountRefusal(const Identity& caller,
+                                          const QuotaRefusal& refusal) const;
+  // The same for a call that the audit log does not record anyway.
+  [[nodiscard]] absl::Status Refuse(const Identity& caller, const std::string& address,
+                                    const char* method, const std::string& resource,
+                                    const QuotaRefusal& refusal) const;
+  // Counts a batch of a stream that waits because of a quota.
+  void CountDelay(QuotaKind kind) { ++quota_delayed_[static_cast<std::size_t>(kind)]; }
+
   // Returns the right of a call, which Check has allowed, to go on. on_revoked: called on the
   // thread of the policy if the right is lost, at the latest in the second poll after a change of
   // the file or the expiry of the token. It may be called again, and must not block. The right ends
@@ -144,6 +157,9 @@ class AccessControl {
     // The file cannot be read or is invalid, so that an older policy applies.
     bool file_invalid = false;
     std::size_t principals = 0;
+    // Calls that a quota refused, and batches of streams that waited for one, by its kind.
+    std::array<std::int64_t, kQuotaKinds> quota_refused{};
+    std::array<std::int64_t, kQuotaKinds> quota_delayed{};
   };
   [[nodiscard]] Statistics statistics() const;
 
@@ -172,6 +188,8 @@ class AccessControl {
   std::atomic<std::uint64_t> version_ = 1;
   mutable std::atomic<std::int64_t> unauthenticated_ = 0;
   mutable std::atomic<std::int64_t> denied_ = 0;
+  mutable std::array<std::atomic<std::int64_t>, kQuotaKinds> quota_refused_{};
+  std::array<std::atomic<std::int64_t>, kQuotaKinds> quota_delayed_{};
   std::atomic<std::int64_t> reloads_ = 0;
   std::atomic<std::int64_t> failed_reloads_ = 0;
   std::atomic<bool> file_invalid_ = false;
