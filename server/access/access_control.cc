@@ -164,11 +164,16 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
   if (!enabled()) return Identity::Unrestricted();
   absl::StatusOr<Identity> identity = NoCredentialsError();
   const bool has_header = !credentials.authorization.empty();
-  if (has_header || !credentials.session.empty()) {
+  std::optional<TokenHash> token;
+  if (has_header) {
+    token = HashToken(TokenOf(credentials.authorization));
+  } else if (!credentials.session.empty()) {
+    token = sessions_.Find(credentials.session, PageSessions::Clock::now());
+  }
+  if (token.has_value()) {
     auto proof = std::make_shared<Identity::Proof>();
     proof->is_token = true;
-    proof->token = HashToken(has_header ? TokenOf(credentials.authorization)
-                                        : std::string(credentials.session));
+    proof->token = *token;
     identity = Resolve(std::move(proof));
   }
   if (!identity.ok() && !has_header && !credentials.certificate_names.empty()) {
@@ -177,6 +182,11 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
     identity = Resolve(std::move(proof));
   }
   return identity.ok() ? identity : Refuse(credentials, identity.status());
+}
+
+std::string AccessControl::BeginSession(const Identity& caller) {
+  if (caller.unrestricted()) return "";
+  return sessions_.Begin(caller.proof_->token, PageSessions::Clock::now());
 }
 
 absl::Status AccessControl::Refuse(const Credentials& credentials, absl::Status status) const {

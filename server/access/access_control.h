@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/access/audit_log.h"
+#include "server/access/page_sessions.h"
 #include "server/access/policy.h"
 
 namespace calibd::server {
@@ -27,7 +28,7 @@ struct Credentials {
   // The header "authorization": "Bearer TOKEN", or "Basic" with the token as the password and any
   // name of a user. May be empty.
   std::string_view authorization{};
-  // The token of a session of the page; may be empty.
+  // The id of a session of the page; may be empty.
   std::string_view session{};
   // The alternative names of the verified client certificate; see Policy::FindCertificate.
   std::vector<std::string> certificate_names{};
@@ -107,6 +108,10 @@ class AccessControl {
 
   // Errors: Unauthenticated, with what to do.
   [[nodiscard]] absl::StatusOr<Identity> Identify(const Credentials& credentials) const;
+  // Begins a session of the page for a caller, and returns its id. The session ends with the
+  // caller's token, too. Empty if the caller is unrestricted.
+  [[nodiscard]] std::string BeginSession(const Identity& caller);
+  void EndSession(std::string_view id) { sessions_.End(id); }
   // Counts and records a call without valid credentials, and returns the status.
   [[nodiscard]] absl::Status Refuse(const Credentials& credentials, absl::Status status) const;
 
@@ -178,6 +183,7 @@ class AccessControl {
   bool CheckHeld();
 
   AuditLog& audit_;
+  PageSessions sessions_;
   std::string file_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Policy> policy_;   // guarded by mutex_

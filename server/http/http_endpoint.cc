@@ -252,7 +252,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       return;
     }
     slot_->SetIdle(false);
-    Write(LogIn(request_.body, endpoint_.handlers_.access, client_), false);
+    Write(LogIn(body_->get(), request_.body, endpoint_.handlers_.access, client_), false);
   }
 
   // Posts the call to the thread that parses requests.

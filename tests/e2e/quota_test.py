@@ -328,6 +328,20 @@ class QuotaTest(unittest.TestCase):
         one.cancel()
         two.cancel()
 
+    def test_streams_of_events_are_left_for_others(self):
+        def subscribe(caller):
+            connection = http.client.HTTPConnection(self.server.http, timeout=CALL_SECONDS)
+            self.addCleanup(connection.close)
+            connection.request("GET", f"/v1/models/{caller}/events", headers=dict(self.credentials(caller)))
+            # The connection stays open as long as its answer.
+            answers.append(connection.getresponse())
+            return answers[-1].status
+        answers = []
+        self.addCleanup(lambda: [answer.close() for answer in answers])
+        statuses = {subscribe("rows") for _ in range(100)}
+        self.assertEqual(statuses, {200, 429})
+        self.assertEqual(subscribe("other-0"), 200)
+
     def test_a_stream_is_slowed_and_loses_nothing(self):
         before = self.metric("calibd_quota_delayed_total", "rows_per_second")
         begin = time.monotonic()
