@@ -1,5 +1,7 @@
 #include "server/server.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
@@ -66,6 +68,31 @@ std::unique_ptr<Archiver> MakeArchiver(const Options& options, CommitQueue& comm
                          .folder = folder.string(),
                          .most_waiting_bytes = options.disk_bytes / 4},
       commits);
+}
+
+// protobuf builds the types of fields and the reflection of messages when they are first needed.
+// Without memory at that time, it would leave them incomplete and crash later.
+void BuildTypes(const google::protobuf::Descriptor& message) {
+  auto* const factory = google::protobuf::MessageFactory::generated_factory();
+  if (const auto* const empty = factory->GetPrototype(&message); empty != nullptr) {
+    static_cast<void>(empty->SpaceUsedLong());
+  }
+  for (int i = 0; i < message.field_count(); ++i) {
+    static_cast<void>(message.field(i)->message_type());
+  }
+  for (int i = 0; i < message.nested_type_count(); ++i) BuildTypes(*message.nested_type(i));
+}
+void BuildTypes(const google::protobuf::FileDescriptor& file) {
+  for (int i = 0; i < file.dependency_count(); ++i) BuildTypes(*file.dependency(i));
+  for (int i = 0; i < file.message_type_count(); ++i) BuildTypes(*file.message_type(i));
+}
+// Builds the types of all messages of the API.
+void BuildTypes() {
+  for (const auto* const file :
+       {v1::ObserveRequest::descriptor()->file(), v1::CreateModelRequest::descriptor()->file(),
+        v1::GetCalibrationRequest::descriptor()->file(), v1::BackupRequest::descriptor()->file()}) {
+    BuildTypes(*file);
+  }
 }
 
 // option: 0 means one thread per CPU that this process may use.
@@ -347,6 +374,7 @@ Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Events events) {
+  BuildTypes();
   CALIBD_ASSIGN_OR_RETURN(std::vector<std::string> hosts, ParseHttpHosts(options.http_hosts));
   std::unique_ptr<TlsServer> tls;
   if (!options.tls_certificate.empty()) {

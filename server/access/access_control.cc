@@ -77,10 +77,10 @@ TokenHash HashOf(const absl::StatusOr<std::string>& text) {
                              : absl::StrCat("error: ", std::string(text.status().message())));
 }
 
-absl::StatusOr<std::shared_ptr<const Policy>> ParsePolicy(const std::string& file,
-                                                          const absl::StatusOr<std::string>& text) {
+absl::StatusOr<std::shared_ptr<Policy>> ParsePolicy(const std::string& file,
+                                                    const absl::StatusOr<std::string>& text) {
   if (!text.ok()) return text.status();
-  absl::StatusOr<std::shared_ptr<const Policy>> policy = Policy::Parse(*text);
+  absl::StatusOr<std::shared_ptr<Policy>> policy = Policy::Parse(*text);
   if (policy.ok()) return policy;
   return absl::InvalidArgumentError(
       absl::StrCat(file, ", ", std::string(policy.status().message())));
@@ -91,6 +91,10 @@ absl::StatusOr<std::shared_ptr<const Policy>> ParsePolicy(const std::string& fil
 const std::string& Identity::name() const noexcept {
   static const std::string kNobody;
   return principal_ == nullptr ? kNobody : principal_->name;
+}
+
+Quota* Identity::quota() const noexcept {
+  return principal_ == nullptr ? nullptr : principal_->quota.get();
 }
 
 absl::Status Identity::Check(const char* method, Role role, std::string_view resource) const {
@@ -131,7 +135,9 @@ absl::StatusOr<std::unique_ptr<AccessControl>> AccessControl::Open(const std::st
   control->file_ = file;
   control->polled_ = std::chrono::system_clock::now();
   const absl::StatusOr<std::string> text = ReadText(file);
-  CALIBD_ASSIGN_OR_RETURN(control->policy_, ParsePolicy(file, text));
+  CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Policy> policy, ParsePolicy(file, text));
+  policy->Replace(nullptr);
+  control->policy_ = policy;
   control->content_ = control->seen_ = HashOf(text);
   return control;
 }
@@ -158,11 +164,16 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
   if (!enabled()) return Identity::Unrestricted();
   absl::StatusOr<Identity> identity = NoCredentialsError();
   const bool has_header = !credentials.authorization.empty();
-  if (has_header || !credentials.session.empty()) {
+  std::optional<TokenHash> token;
+  if (has_header) {
+    token = HashToken(TokenOf(credentials.authorization));
+  } else if (!credentials.session.empty()) {
+    token = sessions_.Find(credentials.session, PageSessions::Clock::now());
+  }
+  if (token.has_value()) {
     auto proof = std::make_shared<Identity::Proof>();
     proof->is_token = true;
-    proof->token = HashToken(has_header ? TokenOf(credentials.authorization)
-                                        : std::string(credentials.session));
+    proof->token = *token;
     identity = Resolve(std::move(proof));
   }
   if (!identity.ok() && !has_header && !credentials.certificate_names.empty()) {
@@ -171,6 +182,11 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
     identity = Resolve(std::move(proof));
   }
   return identity.ok() ? identity : Refuse(credentials, identity.status());
+}
+
+std::string AccessControl::BeginSession(const Identity& caller) {
+  if (caller.unrestricted()) return "";
+  return sessions_.Begin(caller.proof_->token, PageSessions::Clock::now());
 }
 
 absl::Status AccessControl::Refuse(const Credentials& credentials, absl::Status status) const {
@@ -235,6 +251,24 @@ absl::Status AccessControl::Check(const Identity& caller, const std::string& add
   return status;
 }
 
+absl::Status AccessControl::CountRefusal(const Identity& caller,
+                                         const QuotaRefusal& refusal) const {
+  ++quota_refused_[static_cast<std::size_t>(refusal.kind)];
+  return caller.quota()->ErrorOf(refusal);
+}
+
+absl::Status AccessControl::Refuse(const Identity& caller, const std::string& address,
+                                   const char* method, const std::string& resource,
+                                   const QuotaRefusal& refusal) const {
+  absl::Status status = CountRefusal(caller, refusal);
+  audit_.RecordDenial({.principal = caller.name(),
+                       .address = address,
+                       .method = method,
+                       .resource = resource,
+                       .status = status.code()});
+  return status;
+}
+
 absl::StatusOr<std::shared_ptr<AccessControl::Held>> AccessControl::Hold(
     Identity identity, const char* method, Role role, std::string resource,
     std::function<void(const absl::Status&)> on_revoked) {
@@ -271,8 +305,9 @@ void AccessControl::Reload() {
   const TokenHash content = HashOf(text);
   const bool settled = content == std::exchange(seen_, content);
   if (content == content_ || !settled) return;
-  absl::StatusOr<std::shared_ptr<const Policy>> read = ParsePolicy(file_, text);
+  const absl::StatusOr<std::shared_ptr<Policy>> read = ParsePolicy(file_, text);
   if (read.ok()) {
+    (*read)->Replace(policy().get());
     const std::lock_guard lock(mutex_);
     policy_ = *read;
   }
@@ -288,7 +323,8 @@ void AccessControl::Reload() {
     return;
   }
   ++reloads_;
-  spdlog::info("the access file has changed and applies: {} principals", (*read)->principals());
+  spdlog::info("the access file has changed and applies: {} principals",
+               (*read)->principals().size());
 }
 
 bool AccessControl::CheckHeld() {
@@ -330,12 +366,15 @@ void AccessControl::Run() {
 
 AccessControl::Statistics AccessControl::statistics() const {
   const std::shared_ptr<const Policy> present = policy();
-  return {.unauthenticated = unauthenticated_,
-          .denied = denied_,
-          .reloads = reloads_,
-          .failed_reloads = failed_reloads_,
-          .file_invalid = file_invalid_,
-          .principals = present == nullptr ? 0 : present->principals()};
+  Statistics statistics{.unauthenticated = unauthenticated_,
+                        .denied = denied_,
+                        .reloads = reloads_,
+                        .failed_reloads = failed_reloads_,
+                        .file_invalid = file_invalid_,
+                        .principals = present == nullptr ? 0 : present->principals().size()};
+  std::copy(quota_refused_.begin(), quota_refused_.end(), statistics.quota_refused.begin());
+  std::copy(quota_delayed_.begin(), quota_delayed_.end(), statistics.quota_delayed.begin());
+  return statistics;
 }
 
 AccessControl::Held::Held(const AccessControl& control, Identity identity, const char* method,

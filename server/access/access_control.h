@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/access/audit_log.h"
+#include "server/access/page_sessions.h"
 #include "server/access/policy.h"
 
 namespace calibd::server {
@@ -27,7 +28,7 @@ struct Credentials {
   // The header "authorization": "Bearer TOKEN", or "Basic" with the token as the password and any
   // name of a user. May be empty.
   std::string_view authorization{};
-  // The token of a session of the page; may be empty.
+  // The id of a session of the page; may be empty.
   std::string_view session{};
   // The alternative names of the verified client certificate; see Policy::FindCertificate.
   std::vector<std::string> certificate_names{};
@@ -45,6 +46,9 @@ class Identity {
   [[nodiscard]] bool unrestricted() const noexcept { return principal_ == nullptr; }
   // The name of the principal; empty if the identity is unrestricted.
   [[nodiscard]] const std::string& name() const noexcept;
+  // What the principal may use, which the identity keeps alive; null if the identity is
+  // unrestricted.
+  [[nodiscard]] Quota* quota() const noexcept;
   [[nodiscard]] std::uint64_t policy_version() const noexcept { return version_; }
   [[nodiscard]] bool Has(Role role, std::string_view resource) const {
     return unrestricted() || principal_->Has(role, resource);
@@ -104,6 +108,10 @@ class AccessControl {
 
   // Errors: Unauthenticated, with what to do.
   [[nodiscard]] absl::StatusOr<Identity> Identify(const Credentials& credentials) const;
+  // Begins a session of the page for a caller, and returns its id. The session ends with the
+  // caller's token, too. Empty if the caller is unrestricted.
+  [[nodiscard]] std::string BeginSession(const Identity& caller);
+  void EndSession(std::string_view id) { sessions_.End(id); }
   // Counts and records a call without valid credentials, and returns the status.
   [[nodiscard]] absl::Status Refuse(const Credentials& credentials, absl::Status status) const;
 
@@ -114,6 +122,16 @@ class AccessControl {
   [[nodiscard]] absl::Status Check(const Identity& caller, const std::string& address,
                                    const char* method, Role role,
                                    const std::string& resource) const;
+
+  // Counts a call that exceeds a quota of its caller, and returns its error; see Quota::ErrorOf.
+  [[nodiscard]] absl::Status CountRefusal(const Identity& caller,
+                                          const QuotaRefusal& refusal) const;
+  // The same for a call that the audit log does not record anyway.
+  [[nodiscard]] absl::Status Refuse(const Identity& caller, const std::string& address,
+                                    const char* method, const std::string& resource,
+                                    const QuotaRefusal& refusal) const;
+  // Counts a batch of a stream that waits because of a quota.
+  void CountDelay(QuotaKind kind) { ++quota_delayed_[static_cast<std::size_t>(kind)]; }
 
   // Returns the right of a call, which Check has allowed, to go on. on_revoked: called on the
   // thread of the policy if the right is lost, at the latest in the second poll after a change of
@@ -144,6 +162,9 @@ class AccessControl {
     // The file cannot be read or is invalid, so that an older policy applies.
     bool file_invalid = false;
     std::size_t principals = 0;
+    // Calls that a quota refused, and batches of streams that waited for one, by its kind.
+    std::array<std::int64_t, kQuotaKinds> quota_refused{};
+    std::array<std::int64_t, kQuotaKinds> quota_delayed{};
   };
   [[nodiscard]] Statistics statistics() const;
 
@@ -162,6 +183,7 @@ class AccessControl {
   bool CheckHeld();
 
   AuditLog& audit_;
+  PageSessions sessions_;
   std::string file_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Policy> policy_;   // guarded by mutex_
@@ -172,6 +194,8 @@ class AccessControl {
   std::atomic<std::uint64_t> version_ = 1;
   mutable std::atomic<std::int64_t> unauthenticated_ = 0;
   mutable std::atomic<std::int64_t> denied_ = 0;
+  mutable std::array<std::atomic<std::int64_t>, kQuotaKinds> quota_refused_{};
+  std::array<std::atomic<std::int64_t>, kQuotaKinds> quota_delayed_{};
   std::atomic<std::int64_t> reloads_ = 0;
   std::atomic<std::int64_t> failed_reloads_ = 0;
   std::atomic<bool> file_invalid_ = false;

@@ -62,6 +62,18 @@ std::size_t Policy::TokenHashHash::operator()(const TokenHash& token) const noex
   return bytes;
 }
 
+void Policy::Replace(const Policy* former) {
+  std::unordered_map<std::string_view, const Principal*> known;
+  if (former != nullptr) {
+    for (const Principal& one : former->principals_) known.emplace(one.name, &one);
+  }
+  for (Principal& principal : principals_) {
+    const auto found = known.find(principal.name);
+    if (found != known.end()) principal.quota = found->second->quota;
+    principal.quota->SetLimits(principal.limits);
+  }
+}
+
 const Principal* Policy::FindToken(const TokenHash& token, Time now) const {
   const auto found = tokens_.find(token);
   if (found == tokens_.end() || found->second.expiry <= now) return nullptr;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/access/quota.h"
 
 namespace calibd::server {
 
@@ -42,6 +43,9 @@ struct Grant {
 struct Principal {
   std::string name;
   std::vector<Grant> grants;
+  QuotaLimits limits{};
+  // Not null in a policy.
+  std::shared_ptr<Quota> quota{};
 
   // True if one of the grants includes the role on the resource.
   [[nodiscard]] bool Has(Role role, std::string_view resource) const;
@@ -53,14 +57,17 @@ struct Principal {
 using TokenHash = std::array<std::uint8_t, 32>;
 [[nodiscard]] TokenHash HashToken(std::string_view token);
 
-// Immutable.
+// Immutable once it applies.
 class Policy {
  public:
   using Time = std::chrono::system_clock::time_point;
 
   // text: TOML. Errors: InvalidArgument naming the line, the field and the value, and what was
   // expected.
-  [[nodiscard]] static absl::StatusOr<std::shared_ptr<const Policy>> Parse(std::string_view text);
+  [[nodiscard]] static absl::StatusOr<std::shared_ptr<Policy>> Parse(std::string_view text);
+  // Takes over what the principals of the former policy use, and sets their quotas. former: null
+  // for none. Call it when this policy applies.
+  void Replace(const Policy* former);
 
   // The principal of a token. Null if no principal has the token, or if it has expired. The lookup
   // is by the hash, so that its time tells nothing about other tokens.
@@ -74,7 +81,7 @@ class Policy {
 
   // The earliest time after `now` at which a token expires.
   [[nodiscard]] std::optional<Time> NextExpiry(Time now) const;
-  [[nodiscard]] std::size_t principals() const noexcept { return principals_.size(); }
+  [[nodiscard]] const std::vector<Principal>& principals() const noexcept { return principals_; }
 
  private:
   friend class PolicyReader;

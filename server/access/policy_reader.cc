@@ -22,6 +22,10 @@ constexpr std::string_view kTokenForm =
 constexpr std::string_view kGrantForm =
     "\"ROLE PATTERN\" with the role writer, reader, operator or admin and a pattern such as "
     "models/fraud, models/fraud-* or models/*";
+constexpr std::string_view kQuotaForm =
+    "a table such as { rows_per_second = 200000, models = 20, pending_bytes = \"64MiB\", "
+    "streams = 32, watches = 20, compute_seconds_per_hour = 600 }";
+constexpr std::uint64_t kLargestQuota = std::uint64_t{1} << 50;
 constexpr std::string_view kCertificateForm =
     "a URI such as spiffe://corp/ns/fraud, optionally with /* at its end, or dns:NAME";
 
@@ -79,6 +83,19 @@ bool IsCertificatePattern(std::string_view pattern) {
          (star + 1 == pattern.size() && pattern[star - 1] == '/' && star - 1 > authority + 3);
 }
 
+// A number of bytes such as "64MiB"; nothing if the text has another form.
+std::optional<std::uint64_t> ParseBytes(std::string_view text) {
+  absl::string_view digits = Absl(text);
+  unsigned shift = 0;
+  for (const auto& [unit, bits] :
+       {std::pair{"KiB", 10U}, std::pair{"MiB", 20U}, std::pair{"GiB", 30U}}) {
+    if (absl::ConsumeSuffix(&digits, unit)) shift = bits;
+  }
+  std::uint32_t value = 0;
+  if (digits.size() == text.size() || !absl::SimpleAtoi(digits, &value)) return std::nullopt;
+  return std::uint64_t{value} << shift;
+}
+
 // The first moment after the day; nothing if there is no such day.
 std::optional<Policy::Time> EndOfDay(std::string_view text) {
   const std::vector<std::string> parts = absl::StrSplit(Absl(text), '-');
@@ -104,7 +121,7 @@ std::optional<Policy::Time> EndOfDay(std::string_view text) {
 // Reads the tables of the file.
 class PolicyReader {
  public:
-  absl::StatusOr<std::shared_ptr<const Policy>> Read(const toml::table& file) {
+  absl::StatusOr<std::shared_ptr<Policy>> Read(const toml::table& file) {
     for (const auto& [key, node] : file) {
       if (key.str() != "principal") {
         return Fault(node, "the key", Quoted(key.str()), "only [[principal]] tables");
@@ -122,7 +139,7 @@ class PolicyReader {
           "line 1: there is no [[principal]], expected at least one: without one, nobody could "
           "make a call");
     }
-    return std::shared_ptr<const Policy>(std::move(policy_));
+    return std::move(policy_);
   }
 
  private:
@@ -153,10 +170,13 @@ class PolicyReader {
         CALIBD_RETURN_IF_ERROR(ReadTexts(node, field, [&](const toml::node& at, const auto& text) {
           return ReadCertificate(at, text);
         }));
+      } else if (field == "quota") {
+        CALIBD_RETURN_IF_ERROR(ReadQuota(node, principal.limits));
       } else {
-        return Fault(node, "the key", Quoted(field), "name, grants, tokens or certificates");
+        return Fault(node, "the key", Quoted(field), "name, grants, tokens, certificates or quota");
       }
     }
+    principal.quota = std::make_shared<Quota>(principal.name);
     policy_->principals_.push_back(std::move(principal));
     return absl::OkStatus();
   }
@@ -220,12 +240,45 @@ class PolicyReader {
     return absl::OkStatus();
   }
 
+  static absl::Status ReadQuota(const toml::node& node, QuotaLimits& limits) {
+    const toml::table* const table = node.as_table();
+    if (table == nullptr) return Fault(node, "quota", "not a table", kQuotaForm);
+    for (const auto& [key, value] : *table) {
+      std::size_t kind = 0;
+      while (kind < kQuotaKinds && QuotaKey(static_cast<QuotaKind>(kind)) != key.str()) ++kind;
+      if (kind == kQuotaKinds) return Fault(value, "the quota", Quoted(key.str()), kQuotaForm);
+      const std::string field = absl::StrCat("quota.", Absl(key.str()));
+      const bool bytes = static_cast<QuotaKind>(kind) == QuotaKind::kPendingBytes;
+      std::optional<std::uint64_t> limit;
+      if (const auto number = value.value_exact<std::int64_t>(); number.has_value()) {
+        if (*number >= 0) limit = static_cast<std::uint64_t>(*number);
+      } else if (const auto text = value.value_exact<std::string>(); bytes && text.has_value()) {
+        limit = ParseBytes(*text);
+      }
+      if (!limit.has_value() || *limit < 1 || *limit > kLargestQuota) {
+        std::string shown;
+        if (const auto text = value.value<std::string>(); text.has_value()) {
+          shown = Quoted(*text);
+        } else if (const auto number = value.value<double>(); number.has_value()) {
+          shown = absl::StrCat(*number);
+        } else {
+          shown = "of another type";
+        }
+        return Fault(value, field, shown,
+                     bytes ? "a number of bytes from 1 to 2^50, or a text such as \"64MiB\""
+                           : "a whole number from 1 to 2^50; leave it out for no limit");
+      }
+      limits[kind] = limit;
+    }
+    return absl::OkStatus();
+  }
+
   std::shared_ptr<Policy> policy_ = std::make_shared<Policy>();
   std::set<std::string> names_;
   std::set<std::string> certificates_;
 };
 
-absl::StatusOr<std::shared_ptr<const Policy>> Policy::Parse(std::string_view text) {
+absl::StatusOr<std::shared_ptr<Policy>> Policy::Parse(std::string_view text) {
   try {
     return PolicyReader().Read(toml::parse(text));
   } catch (const toml::parse_error& failure) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/api/quota_use.h"
+
 namespace calibd::server {
 
 absl::StatusOr<std::shared_ptr<Model>> FindModel(const ModelRegistry& registry, const char* field,
@@ -53,9 +55,13 @@ absl::Status Api::ListVerdicts(const v1::ListVerdictsRequest& request,
 absl::Status Api::WatchCalibration(const v1::WatchCalibrationRequest& request,
                                    const Reply<v1::WatchCalibrationResponse>& reply,
                                    NamedModel model) {
-  CALIBD_ASSIGN_OR_RETURN(auto held, Hold(kWatchCalibration.name, kWatchCalibration.right,
-                                          model->original().name.ToString(), reply));
-  return watches_.Add(request, reply, model, std::move(held));
+  const std::string name = model->original().name.ToString();
+  Quota::Part part;
+  CALIBD_RETURN_IF_ERROR(
+      TakeQuota(parts_.access, reply->context(), name, QuotaKind::kWatches, part));
+  CALIBD_ASSIGN_OR_RETURN(auto held,
+                          Hold(kWatchCalibration.name, kWatchCalibration.right, name, reply));
+  return watches_.Add(request, reply, model, WithPart(std::move(held), std::move(part)));
 }
 
 absl::Status Api::Backup(const v1::BackupRequest& /*request*/,

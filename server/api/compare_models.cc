@@ -237,7 +237,7 @@ absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
     return Compare(sample, ReadWindow(std::move(snapshot), n), kinds, control,
                    *result->mutable_comparison());
   };
-  return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts_, std::move(job), reply, result);
 }
 
 }  // namespace calibd::server

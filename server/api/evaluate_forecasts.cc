@@ -108,7 +108,7 @@ absl::StatusOr<BootstrapOptions> ResamplingOf(const v1::RunTestRequest& request,
 
 }  // namespace
 
-absl::Status TestForecastModel(WindowJobs& jobs, const v1::RunTestRequest& request,
+absl::Status TestForecastModel(const ApiParts& parts, const v1::RunTestRequest& request,
                                const Reply<v1::RunTestResponse>& reply,
                                const std::shared_ptr<Model>& model) {
   const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
@@ -129,7 +129,7 @@ absl::Status TestForecastModel(WindowJobs& jobs, const v1::RunTestRequest& reque
     return JobCost{.memory_bytes = ForecastEvaluationMemory(n, kind, options, {}, threads),
                    .operations = ForecastEvaluationOperations(n, kind, options, {})};
   };
-  job.compute = [kind, resampling, declaration, result, threads = jobs.threads()](
+  job.compute = [kind, resampling, declaration, result, threads = parts.jobs.threads()](
                     const WindowSample& sample, const RunControl& control) {
     const auto start = std::chrono::steady_clock::now();
     const NumberForecastBatch batch = sample.rows.view().numbers();
@@ -149,10 +149,10 @@ absl::Status TestForecastModel(WindowJobs& jobs, const v1::RunTestRequest& reque
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
-  return SubmitWindowJob(jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts, std::move(job), reply, result);
 }
 
-absl::Status EvaluateForecastModel(WindowJobs& jobs, const v1::EvaluateRequest& request,
+absl::Status EvaluateForecastModel(const ApiParts& parts, const v1::EvaluateRequest& request,
                                    const Reply<v1::EvaluateResponse>& reply,
                                    const std::shared_ptr<Model>& model) {
   const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
@@ -196,7 +196,7 @@ absl::Status EvaluateForecastModel(WindowJobs& jobs, const v1::EvaluateRequest& 
     *answer.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
-  return SubmitWindowJob(jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts, std::move(job), reply, result);
 }
 
 }  // namespace calibd::server

@@ -1,6 +1,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "calibd/core/status_macros.h"
 #include "server/api/api.h"
 #include "server/api/pagination.h"
+#include "server/api/quota_use.h"
 #include "server/base/errors.h"
 #include "server/ingest/model_changes.h"
 #include "server/kinds/kind_table.h"
@@ -99,6 +102,28 @@ absl::Status DeletionError(const absl::Status& deleted) {
                                  "that disk and delete the model again");
 }
 
+// Takes a model of the quota of the caller if the model is new. Models that the caller may change
+// count. Errors: ResourceExhausted.
+absl::StatusOr<std::shared_ptr<Quota::Part>> TakeModel(const ApiParts& parts,
+                                                       const Identity& caller,
+                                                       const std::string& name) {
+  Quota* const quota = caller.quota();
+  if (quota == nullptr || FindModel(parts.registry, "model.name", name).ok() ||
+      !quota->limits()[static_cast<std::size_t>(QuotaKind::kModels)].has_value()) {
+    return nullptr;
+  }
+  CALIBD_ASSIGN_OR_RETURN(const auto models,
+                          parts.registry.List("", std::numeric_limits<std::size_t>::max()));
+  const auto used = std::count_if(models.begin(), models.end(), [&caller](const auto& model) {
+    return caller.Has(kCreateModel.right.role, model->original().name.ToString());
+  });
+  auto part = std::make_shared<Quota::Part>();
+  const std::optional<QuotaRefusal> refusal =
+      quota->Take(QuotaKind::kModels, *part, static_cast<std::uint64_t>(used));
+  if (refusal.has_value()) return parts.access.CountRefusal(caller, *refusal);
+  return part;
+}
+
 absl::Status ListPage(const ModelRegistry& registry, const Identity& caller,
                       const v1::ListModelsRequest& request, v1::ListModelsResponse& response) {
   CALIBD_ASSIGN_OR_RETURN(const Page page, ParsePage(request.page_size(), request.page_token()));
@@ -132,10 +157,15 @@ absl::Status Api::CreateModel(const v1::CreateModelRequest& request,
   const bool may_read = caller.Has(Role::kReader, name);
   absl::StatusOr<ModelDeclaration> declaration = Check(parts_, request.model());
   absl::Status status = declaration.status();
+  std::shared_ptr<Quota::Part> part;
+  if (status.ok() && may_create) {
+    CALIBD_ASSIGN_OR_RETURN(part, TakeModel(parts_, caller, name));
+  }
   if (status.ok()) {
     status = server::CreateModel(
         parts_.registry, parts_.commits, *std::move(declaration), may_create,
-        [reply, shown = may_read ? v1::Model() : request.model(), may_read](
+        // The part is returned when the model is in the registry, where it counts.
+        [reply, shown = may_read ? v1::Model() : request.model(), may_read, part](
             const absl::StatusOr<std::shared_ptr<Model>>& model, bool created) {
           if (model.ok() && !created) reply->ChangesNothing();
           reply->Answer([&](v1::CreateModelResponse& response) {

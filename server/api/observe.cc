@@ -5,12 +5,14 @@
 #include "calibd/core/status_macros.h"
 #include "server/answers/label_arrivals_proto.h"
 #include "server/api/api.h"
+#include "server/api/quota_use.h"
 #include "server/base/errors.h"
 
 namespace calibd::server {
 namespace {
 
 constexpr std::chrono::milliseconds kBusyRetryDelay{200};
+
 // Returns the position of a batch of the caller if the request has an id or names a producer.
 // Errors: InvalidArgument.
 absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRequest& request,
@@ -46,8 +48,8 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
                           const Reply<v1::ObserveResponse>& reply, NamedModel model) {
   CALIBD_ASSIGN_OR_RETURN(const std::optional<ProducerPosition> position,
                           ReadPosition(request, *reply->context().identity));
-  IngestQueue::RoomPtr room =
-      parts_.ingestor.queue().TryTake(model->id(), QueuedBytes(request.ByteSizeLong()));
+  const std::size_t bytes = QueuedBytes(request.ByteSizeLong());
+  IngestQueue::RoomPtr room = parts_.ingestor.queue().TryTake(model->id(), bytes);
   if (room == nullptr) {
     return WithRetryDelay(
         MakeError(absl::StatusCode::kResourceExhausted, "INGEST_QUEUE_FULL",
@@ -55,6 +57,15 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
                   "queue (ingest-queue-bytes); this batch was not applied: send it again later, or "
                   "send batches over a stream, which waits"),
         kBusyRetryDelay);
+  }
+  if (Quota* const quota = reply->context().identity->quota(); quota != nullptr) {
+    Quota::Part part;
+    const std::optional<QuotaRefusal> refusal = quota->TakeBatch(
+        RowsForQuota(request, model->declaration()->row_shape()), bytes, part, Quota::Clock::now());
+    if (refusal.has_value()) {
+      return RefuseByQuota(parts_.access, reply->context(), request.model(), *refusal);
+    }
+    room = WithPart(std::move(room), std::move(part));
   }
   const bool labels = request.has_labels();
   LogRow batch = labels ? Decode(request.labels(), *model->declaration())

@@ -11,8 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
+#include "server/api/api.h"
 #include "server/api/call.h"
 #include "server/api/progress_sender.h"
+#include "server/api/quota_use.h"
 #include "server/base/errors.h"
 #include "server/compute/window_jobs.h"
 
@@ -31,9 +33,22 @@ inline google::protobuf::Duration Since(std::chrono::steady_clock::time_point st
 // Submits a job that computes `result`. Sends progress messages and then the result. When the call
 // ends for any reason, the job stops. Response: a message with a `progress` field.
 template <typename Response>
-absl::Status SubmitWindowJob(WindowJobs& jobs, WindowRequest request, const Reply<Response>& reply,
+absl::Status SubmitWindowJob(const ApiParts& parts, WindowRequest request,
+                             const Reply<Response>& reply,
                              const std::shared_ptr<Response>& result) {
   request.owner = reply->context().owner;
+  if (reply->context().identity->quota() != nullptr) {
+    const auto admit = [&access = parts.access, call = reply->context(),
+                        model = request.model->original().name.ToString()] {
+      const auto refusal = call.identity->quota()->CheckCompute(Quota::Clock::now());
+      return refusal.has_value() ? RefuseByQuota(access, call, model, *refusal) : absl::OkStatus();
+    };
+    CALIBD_RETURN_IF_ERROR(admit());
+    request.admit = admit;
+    request.spent = [identity = *reply->context().identity](double seconds) {
+      identity.quota()->SpendCompute(seconds, Quota::Clock::now());
+    };
+  }
   WindowJobs::Watcher watcher;
   watcher.progress = ProgressSender(reply);
   watcher.done = [reply, result](const absl::Status& computed) {
@@ -43,7 +58,7 @@ absl::Status SubmitWindowJob(WindowJobs& jobs, WindowRequest request, const Repl
     });
   };
   CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<WindowJobs::Job> job,
-                          jobs.Submit(std::move(request), std::move(watcher)));
+                          parts.jobs.Submit(std::move(request), std::move(watcher)));
   // This empty message tells the client that the call is accepted.
   Response accepted;
   accepted.mutable_progress();

@@ -157,7 +157,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
                           const Reply<v1::RunTestResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kTest));
   if (model->declaration()->numbers() != nullptr) {
-    return TestForecastModel(parts_.jobs, request, reply, model);
+    return TestForecastModel(parts_, request, reply, model);
   }
   const std::size_t class_count = model->declaration()->class_count();
   const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
@@ -202,14 +202,14 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
-  return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts_, std::move(job), reply, result);
 }
 
 absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                            const Reply<v1::EvaluateResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kEvaluation));
   if (model->declaration()->numbers() != nullptr) {
-    return EvaluateForecastModel(parts_.jobs, request, reply, model);
+    return EvaluateForecastModel(parts_, request, reply, model);
   }
   const auto number_field = request.has_threshold()         ? "threshold"
                             : request.has_threshold_alpha() ? "threshold_alpha"
@@ -301,7 +301,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
-  return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts_, std::move(job), reply, result);
 }
 
 absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
@@ -346,7 +346,7 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
     model->SetRecalibration(std::move(kept));
     return absl::OkStatus();
   };
-  return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts_, std::move(job), reply, result);
 }
 
 absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
@@ -402,7 +402,7 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
-  return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts_, std::move(job), reply, result);
 }
 
 }  // namespace calibd::server

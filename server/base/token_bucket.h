@@ -22,6 +22,25 @@ class TokenBucket {
     return true;
   }
 
+  // Takes this many events, even more than there are: the next ones then wait for longer.
+  void Spend(Time now, double events) noexcept {
+    Fill(now);
+    tokens_ -= events;
+  }
+
+  // Time until one event is within the rate; 0 if it is now.
+  [[nodiscard]] std::chrono::duration<double> Wait(Time now) noexcept {
+    Fill(now);
+    return std::chrono::duration<double>(tokens_ >= 1 ? 0 : (1 - tokens_) / rate_);
+  }
+
+  // Changes the rate and the burst from the last event on.
+  void SetRate(double rate, double burst) noexcept {
+    rate_ = rate;
+    burst_ = burst;
+    tokens_ = std::min(tokens_, burst);
+  }
+
   [[nodiscard]] bool full(Time now) noexcept {
     Fill(now);
     return tokens_ >= burst_;

@@ -1,6 +1,8 @@
 #include "server/compute/window_jobs.h"
 
 #include <algorithm>
+#include <ctime>
+#include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -37,6 +39,36 @@ absl::Status TooManyJobsError(const FairShares& shares, const std::string& owner
   return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS", what),
                         kBusyRetryDelay);
 }
+
+// Time that this thread has spent on processors, in seconds.
+double ThreadSeconds() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
+// Time that the threads of one job spend on processors.
+class JobTime {
+ public:
+  // A part of the work, on any thread.
+  void Measure(const std::function<void()>& part) {
+    // The thread of the job is measured as a whole.
+    if (std::this_thread::get_id() == own_) {
+      part();
+      return;
+    }
+    const double begin = ThreadSeconds();
+    part();
+    helpers_.fetch_add(ThreadSeconds() - begin);
+  }
+  // Called on the thread of the job.
+  [[nodiscard]] double seconds() const { return ThreadSeconds() - begin_ + helpers_; }
+
+ private:
+  const std::thread::id own_ = std::this_thread::get_id();
+  const double begin_ = ThreadSeconds();
+  std::atomic<double> helpers_ = 0;
+};
 
 }  // namespace
 
@@ -173,14 +205,20 @@ absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
                            : absl::CancelledError("the call was cancelled");
   };
   if (stopped()) return stop_reason();
+  if (request.admit) CALIBD_RETURN_IF_ERROR(request.admit());
+  JobTime time;
   RunControl control;
-  control.parallel_for = [this](std::size_t count, const std::function<void(std::size_t)>& body) {
-    pool_.ParallelFor(count, body);
+  control.parallel_for = [this, &time](std::size_t count,
+                                       const std::function<void(std::size_t)>& body) {
+    pool_.ParallelFor(count, [&time, &body](std::size_t i) { time.Measure([&] { body(i); }); });
   };
   control.progress = watcher.progress;
   control.cancelled = stopped;
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
   CALIBD_ASSIGN_OR_RETURN(const Size size, CheckSize(request, *snapshot));
+  const absl::Cleanup spent = [&request, &time] {
+    if (request.spent) request.spent(time.seconds());
+  };
   const absl::Status status = request.compute(ReadWindow(snapshot, size.rows), control);
   return absl::IsCancelled(status) ? stop_reason() : status;
 }

@@ -73,6 +73,10 @@ struct WindowRequest {
   std::function<JobCost(std::size_t n, std::size_t threads)> cost;
   // How to make a job that is too large smaller, e.g. "a smaller window".
   std::string remedy;
+  // Called on a compute thread before `compute`; an error refuses the job. May be empty.
+  std::function<absl::Status()> admit{};
+  // Called after `compute` with the time of processors that it has taken, in seconds. May be empty.
+  std::function<void(double seconds)> spent{};
   // Called at most once, on a compute thread. Errors: Cancelled; those of the computation.
   std::function<absl::Status(const WindowSample& sample, const RunControl& control)> compute;
 };

@@ -31,7 +31,7 @@ struct HttpHandlers {
   // Counts the requests. Must outlive the endpoint.
   HttpStatistics& requests;
   // Must outlive the endpoint.
-  const AccessControl& access;
+  AccessControl& access;
   // Names by which clients reach this server; see IsAllowedHost.
   std::vector<std::string> hosts;
 };

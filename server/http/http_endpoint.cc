@@ -252,7 +252,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       return;
     }
     slot_->SetIdle(false);
-    Write(LogIn(request_.body, endpoint_.handlers_.access, client_), false);
+    Write(LogIn(body_->get(), request_.body, endpoint_.handlers_.access, client_), false);
   }
 
   // Posts the call to the thread that parses requests.
@@ -268,16 +268,12 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     }
     slot_->SetIdle(false);
     if (route_->events) {
-      if (endpoint_.event_streams_ >= endpoint_.api_.max_event_streams) {
-        Fail(WithRetryDelay(
-            MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_EVENT_STREAMS",
-                      absl::StrCat("there are ", endpoint_.event_streams_, " streams of events, a ",
-                                   "quarter of calibd --max-http-connections: close unused ones")),
-            std::chrono::seconds(1)));
+      std::string owner = OwnerOf(request_.identity, CallerAddress(client_.address));
+      if (!endpoint_.event_streams_.Take(owner)) {
+        Fail(TooManyEventStreamsError(endpoint_.event_streams_, owner));
         return;
       }
-      ++endpoint_.event_streams_;
-      counted_ = true;
+      counted_ = std::move(owner);
     }
     if (absl::Status begun = endpoint_.AdmitCall(); !begun.ok()) {
       Fail(begun);
@@ -470,7 +466,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     body_.reset();
     body_memory_.reset();
     text_ = {};
-    if (std::exchange(counted_, false)) --endpoint_.event_streams_;
+    if (counted_.has_value()) endpoint_.event_streams_.Return(*std::exchange(counted_, {}));
     if (std::exchange(begun_, false)) endpoint_.ReleaseCall();
   }
 
@@ -508,7 +504,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<JsonCall> call_;
   boost::asio::steady_timer timer_;
   bool waiting_ = false;
-  bool counted_ = false;
+  std::optional<std::string> counted_;  // whose share has this stream of events
   bool begun_ = false;
   bool began_events_ = false;
   // The end of the last write of a stream of events.
@@ -520,7 +516,11 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
 
 HttpEndpoint::HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, const HttpApi& api,
                            TlsServer* tls)
-    : handlers_(std::move(handlers)), api_(api), tls_(tls), slots_(SlotLimits(max_connections)) {}
+    : handlers_(std::move(handlers)),
+      api_(api),
+      tls_(tls),
+      event_streams_(api.max_event_streams),
+      slots_(SlotLimits(max_connections)) {}
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::string& listen,
                                                                   std::size_t max_connections,

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/api/api.h"
+#include "server/executor/fair_shares.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_answer.h"
 #include "server/net/call_memory.h"
@@ -29,7 +30,7 @@ struct HttpApi {
   CallMemory& memory;
   // Largest accepted body.
   std::size_t max_body_bytes = 0;
-  // Maximum number of streams of events that are open at a time.
+  // Maximum number of streams of events that are open at a time. Callers share them (FairShares).
   std::size_t max_event_streams = 0;
 };
 
@@ -80,7 +81,8 @@ class HttpEndpoint {
   const HttpHandlers handlers_;
   const HttpApi api_;
   TlsServer* const tls_;
-  std::size_t event_streams_ = 0;
+  // Only the endpoint's thread uses it.
+  FairShares event_streams_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool draining_ = false;  // guarded by mutex_

@@ -1,9 +1,11 @@
 #include "server/http/http_error.h"
 
 #include <array>
+#include <chrono>
 #include <string_view>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "calibd/convert/json.h"
 #include "server/base/errors.h"
 #include "server/base/status_mapping.h"
@@ -104,6 +106,20 @@ std::optional<std::int64_t> RetrySeconds(const absl::Status& status) {
   }
   return status.code() == absl::StatusCode::kUnavailable ? std::optional<std::int64_t>(1)
                                                          : std::nullopt;
+}
+
+absl::Status TooManyEventStreamsError(const FairShares& streams, const std::string& caller) {
+  const std::string what =
+      streams.taken() >= streams.places()
+          ? absl::StrCat("there are ", streams.taken(), " streams of events, the limit")
+          : absl::StrCat("this caller has ", streams.TakenBy(caller),
+                         " streams of events, its share of the limit of ", streams.places());
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_EVENT_STREAMS",
+                absl::StrCat(what,
+                             " (a quarter of max-http-connections): close unused ones, or try "
+                             "again when one has ended")),
+      std::chrono::seconds(1));
 }
 
 }  // namespace calibd::server

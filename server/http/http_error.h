@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "server/executor/fair_shares.h"
 
 namespace calibd::server {
 
@@ -18,6 +19,10 @@ namespace calibd::server {
 
 // The seconds after which the same call may succeed; nothing if it cannot.
 [[nodiscard]] std::optional<std::int64_t> RetrySeconds(const absl::Status& status);
+
+// The error of a stream of events for which this caller has no place.
+[[nodiscard]] absl::Status TooManyEventStreamsError(const FairShares& streams,
+                                                    const std::string& caller);
 
 }  // namespace calibd::server
 

@@ -4,6 +4,7 @@
 #include <boost/beast/http/field.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/verb.hpp>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -23,8 +24,8 @@ constexpr std::string_view kSecureCookie = "__Host-calibd";
 constexpr std::string_view kPlainCookie = "calibd";
 // Scripts of the page may read it.
 constexpr absl::string_view kMarkCookie = "calibd-session=1";
-// Half a day. The token itself may expire before.
-constexpr int kSessionSeconds = 12 * 3600;
+// The token may expire before.
+constexpr std::chrono::seconds kSessionTime = PageSessions::kDuration;
 
 // The form has no script and no style of its own, so that its policy allows nothing else.
 constexpr char kForm[] =
@@ -60,20 +61,21 @@ HttpResponse Form(http::status status, std::string_view fault) {
 // The name of the cookie of a connection.
 std::string_view CookieOf(bool tls) { return tls ? kSecureCookie : kPlainCookie; }
 
-HttpResponse SetSession(const std::string& token, bool tls) {
+// session: empty to end it.
+HttpResponse SetSession(const std::string& session, bool tls) {
   HttpResponse response = MakeLoginResponse(http::status::see_other);
   response.set(http::field::location, "/");
   const std::string_view name = CookieOf(tls);
   const std::string attributes =
-      absl::StrCat("; Path=/; Max-Age=", token.empty() ? 0 : kSessionSeconds, "; SameSite=Strict",
-                   tls ? "; Secure" : "");
+      absl::StrCat("; Path=/; Max-Age=", session.empty() ? 0 : kSessionTime.count(),
+                   "; SameSite=Strict", tls ? "; Secure" : "");
   response.set(http::field::set_cookie, absl::StrCat(absl::string_view(name.data(), name.size()),
-                                                     "=", token, attributes, "; HttpOnly"));
+                                                     "=", session, attributes, "; HttpOnly"));
   response.insert(http::field::set_cookie, absl::StrCat(kMarkCookie, attributes));
   return response;
 }
 
-// True if a cookie and a form take the text as it is, as they do for every token.
+// True if a header and a form take the text as it is, as they do for every token.
 bool IsPlain(absl::string_view token) {
   for (const char byte : token) {
     if (!absl::ascii_isalnum(static_cast<unsigned char>(byte)) && byte != '_' && byte != '-' &&
@@ -94,26 +96,32 @@ bool IsLogin(const HttpRequest& request) {
          std::string_view(target.data(), target.size()) == kLoginPath;
 }
 
-HttpResponse LogIn(std::string_view body, const AccessControl& access, const HttpPeer& peer) {
+HttpResponse LogIn(const http::fields& header, std::string_view body, AccessControl& access,
+                   const HttpPeer& peer) {
   const absl::string_view text(body.data(), body.size());
   const absl::string_view token = absl::StartsWith(text, kField)
                                       ? absl::StripAsciiWhitespace(text.substr(kField.size()))
                                       : text;
-  if (token.empty()) return SetSession("", peer.tls);
-  const std::string session(token);
-  const Credentials credentials{
-      .session = session, .address = peer.address, .method = std::string(kLoginPath)};
-  if (!IsPlain(token) || !access.Identify(credentials).ok()) {
+  const std::string former = SessionOf(header, peer.tls);
+  if (token.empty()) {
+    access.EndSession(former);
+    return SetSession("", peer.tls);
+  }
+  const std::string authorization = absl::StrCat("Bearer ", token);
+  const absl::StatusOr<Identity> caller = access.Identify(
+      {.authorization = authorization, .address = peer.address, .method = std::string(kLoginPath)});
+  if (!IsPlain(token) || !caller.ok()) {
     return Form(http::status::unauthorized,
                 "<p role=\"alert\">The server does not know this token, or it has expired.</p>");
   }
-  return SetSession(session, peer.tls);
+  access.EndSession(former);
+  return SetSession(access.BeginSession(*caller), peer.tls);
 }
 
-std::string SessionOf(const HttpRequest& request, bool tls) {
-  const boost::beast::string_view header = request[http::field::cookie];
+std::string SessionOf(const http::fields& header, bool tls) {
+  const boost::beast::string_view cookies = header[http::field::cookie];
   for (const absl::string_view part :
-       absl::StrSplit(absl::string_view(header.data(), header.size()), ';')) {
+       absl::StrSplit(absl::string_view(cookies.data(), cookies.size()), ';')) {
     const std::pair<absl::string_view, absl::string_view> cookie =
         absl::StrSplit(absl::StripAsciiWhitespace(part), absl::MaxSplits('=', 1));
     const std::string_view name(cookie.first.data(), cookie.first.size());

@@ -136,6 +136,22 @@ constexpr FamilyRow<AccessControl::Statistics> kAccessRows[] = {
        out.Add(access.unauthenticated, {{"reason", "unauthenticated"}});
        out.Add(access.denied, {{"reason", "permission_denied"}});
      }},
+    {"calibd_quota_refused_total", Counter,
+     "Number of calls that were refused because of a quota of their principal, by quota.",
+     [](auto& access, auto& out) {
+       for (std::size_t i = 0; i < kQuotaKinds; ++i) {
+         out.Add(access.quota_refused[i],
+                 {{"quota", std::string(QuotaKey(static_cast<QuotaKind>(i)))}});
+       }
+     }},
+    {"calibd_quota_delayed_total", Counter,
+     "Number of batches of streams that waited because of a quota of their principal, by quota.",
+     [](auto& access, auto& out) {
+       for (const QuotaKind kind : {QuotaKind::kRowsPerSecond, QuotaKind::kPendingBytes}) {
+         out.Add(access.quota_delayed[static_cast<std::size_t>(kind)],
+                 {{"quota", std::string(QuotaKey(kind))}});
+       }
+     }},
 };
 
 constexpr FamilyRow<AuditLog::Statistics> kAuditRows[] = {

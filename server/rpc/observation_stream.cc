@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/answers/label_arrivals_proto.h"
+#include "server/api/quota_use.h"
 #include "server/base/errors.h"
 #include "server/base/rules.h"
 #include "server/base/status_mapping.h"
@@ -16,6 +17,10 @@ namespace {
 
 using Request = v1::StreamObservationsRequest;
 using Response = v1::StreamObservationsResponse;
+
+// A batch that waits for a quota looks again after at most this time, because the quota may have
+// become larger.
+constexpr std::chrono::milliseconds kLongestWait{1000};
 
 absl::Status MisuseError(const std::string& message) {
   return MakeError(absl::StatusCode::kInvalidArgument, "PROTOCOL_MISUSE", message);
@@ -39,6 +44,8 @@ ObservationStream* ObservationStream::Begin(const CallServer& server, const Stre
 
 absl::Status ObservationStream::Register() {
   CALIBD_RETURN_IF_ERROR(context().identity.status());
+  CALIBD_RETURN_IF_ERROR(
+      TakeQuota(parts_.access, context(), /*model=*/"", QuotaKind::kStreams, place_));
   absl::StatusOr<std::int64_t> number =
       parts_.streams.Add([weak = weak_from_this()](const absl::Status& status) {
         if (const auto self = weak.lock()) {
@@ -58,19 +65,54 @@ void ObservationStream::OnReadDone(bool ok) {
 
 absl::Status ObservationStream::OnRead(bool ok) {
   const std::shared_ptr<Model> model = BatchModel(ok);
-  if (model == nullptr) return OnMessage(ok, LogRow(), nullptr);
-  IngestQueue& queue = parts_.ingestor.queue();
+  return model != nullptr ? Admit(*model) : OnMessage(ok, LogRow(), nullptr);
+}
+
+absl::Status ObservationStream::Admit(const Model& model) {
   const std::size_t bytes = QueuedBytes(request_.ByteSizeLong());
-  IngestQueue::RoomPtr room = queue.TakeOrWait(model->id(), bytes, nullptr);
+  if (Quota* const quota = context().identity->quota(); quota != nullptr) {
+    const std::optional<QuotaRefusal> refusal =
+        quota->TakeBatch(RowsForQuota(request_.batch(), model.declaration()->row_shape()), bytes,
+                         pending_, Quota::Clock::now());
+    if (refusal.has_value()) {
+      // The request is kept from its first wait on.
+      if (alarm_ == nullptr) {
+        CALIBD_RETURN_IF_ERROR(KeepRequest());
+        parts_.access.CountDelay(refusal->kind);
+      }
+      AdmitLater(std::min(refusal->wait.value_or(kLongestWait), kLongestWait));
+      return absl::OkStatus();
+    }
+  }
+  IngestQueue& queue = parts_.ingestor.queue();
+  IngestQueue::RoomPtr room = queue.TakeOrWait(model.id(), bytes, nullptr);
   if (room == nullptr) {
-    CALIBD_RETURN_IF_ERROR(KeepRequest());
+    if (alarm_ == nullptr) CALIBD_RETURN_IF_ERROR(KeepRequest());
     const auto wait = [weak = weak_from_this()](IngestQueue::RoomPtr granted) {
       if (const auto self = weak.lock()) self->OnRoom(std::move(granted));
     };
-    room = queue.TakeOrWait(model->id(), bytes, wait);
+    room = queue.TakeOrWait(model.id(), bytes, wait);
   }
   // Without room, the message waits, and nothing more is read.
-  return room != nullptr ? OnBatch(*model, std::move(room)) : absl::OkStatus();
+  return room != nullptr ? OnBatch(model, std::move(room)) : absl::OkStatus();
+}
+
+void ObservationStream::AdmitLater(std::chrono::milliseconds wait) {
+  alarm_ = std::make_unique<grpc::Alarm>();
+  alarm_->Set(std::chrono::system_clock::now() + wait, [weak = weak_from_this()](bool /*due*/) {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->Guard(Stage::kRoom, [&] {
+      // The calling thread is one of gRPC.
+      self->decoding_.Post([self] {
+        self->Guard(Stage::kRead, [&] {
+          const std::shared_ptr<Model> model = self->BatchModel(true);
+          return model != nullptr ? self->Admit(*model) : absl::OkStatus();
+        });
+      });
+      return absl::OkStatus();
+    });
+  });
 }
 
 absl::Status ObservationStream::KeepRequest() {
@@ -106,6 +148,10 @@ void ObservationStream::OnRoom(IngestQueue::RoomPtr room) {
 absl::Status ObservationStream::OnBatch(const Model& model, IngestQueue::RoomPtr room) {
   // Decoding takes long, so it runs without the lock, which settlements need. Nobody else accesses
   // the request while reading_ is true.
+  if (context().identity->quota() != nullptr) {
+    room = WithPart(std::move(room), std::move(pending_));
+    alarm_.reset();
+  }
   const Request::Batch& message = request_.batch();
   LogRow batch = message.has_labels() ? Decode(message.labels(), *model.declaration())
                                       : Decode(message.observations(), *model.declaration());
@@ -201,7 +247,7 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
     opened.mutable_feature_names()->Add(declaration->feature_names.begin(),
                                         declaration->feature_names.end());
     KindOf(*declaration).DescribeOpened(*declaration, opened);
-    opened.set_max_rows_per_batch(kMaxRowsPerBatch);
+    opened.set_max_rows_per_batch(MostRowsPerBatch());
     opened.set_max_bytes_per_batch(limits_.max_message_bytes);
     opened.set_max_batches_in_flight(limits_.max_batches_in_flight);
     queued = QueueLocked(std::move(response));
@@ -210,6 +256,14 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
   // Ends other streams; their locks must not be acquired while this lock is held.
   parts_.streams.Fence(*model, producer_id_, epoch_);
   return queued;
+}
+
+std::int32_t ObservationStream::MostRowsPerBatch() const {
+  const Quota* const quota = context().identity->quota();
+  if (quota == nullptr) return kMaxRowsPerBatch;
+  const auto rate = quota->limits()[static_cast<std::size_t>(QuotaKind::kRowsPerSecond)];
+  return static_cast<std::int32_t>(
+      std::min<std::uint64_t>(rate.value_or(kMaxRowsPerBatch), kMaxRowsPerBatch));
 }
 
 absl::Status ObservationStream::HandleBatch(std::int64_t sequence, LogRow batch,

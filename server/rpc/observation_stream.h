@@ -1,8 +1,10 @@
 #ifndef CALIBD_SERVER_RPC_OBSERVATION_STREAM_H_
 #define CALIBD_SERVER_RPC_OBSERVATION_STREAM_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/server_context.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/access/quota.h"
 #include "server/rpc/call_reactor.h"
 #include "server/rpc/serve.h"
 
@@ -23,8 +26,8 @@ struct StreamLimits {
 };
 
 // One call of StreamObservations. Reads a message while fewer than max_batches_in_flight batches
-// are without a sent acknowledgement. A batch that has no room in the ingest queue is decoded when
-// it has; until then the stream reads no further message.
+// are without a sent acknowledgement. A batch that exceeds a quota of the caller, or has no room in
+// the ingest queue, is decoded when it may pass; until then the stream reads no further message.
 class ObservationStream final
     : public CallReactor<
           grpc::ServerBidiReactor<v1::StreamObservationsRequest, v1::StreamObservationsResponse>,
@@ -57,6 +60,10 @@ class ObservationStream final
   std::shared_ptr<Model> BatchModel(bool ok);
   // Reserves memory of calls for the request, which waits for room. Errors: ResourceExhausted.
   absl::Status KeepRequest();
+  // Takes the batch that was read, or waits until a quota and the queue have room for it.
+  absl::Status Admit(const Model& model);
+  // Continues with Admit after this time, on a writer thread.
+  void AdmitLater(std::chrono::milliseconds wait);
   // The batch that was read has room now. Called on a writer thread.
   void OnRoom(IngestQueue::RoomPtr room);
   // Decodes the batch that was read.
@@ -67,6 +74,9 @@ class ObservationStream final
   // room, if it is a batch of an open stream.
   absl::Status HandleMessage(LogRow batch, IngestQueue::RoomPtr room);
   absl::Status HandleOpen(const v1::StreamObservationsRequest::Open& open);
+  // The rows of one second at most, so that a client does not wait for longer for one
+  // acknowledgement.
+  [[nodiscard]] std::int32_t MostRowsPerBatch() const;
   absl::Status HandleBatch(std::int64_t sequence, LogRow batch, IngestQueue::RoomPtr room);
   absl::Status HandleFinish(const v1::StreamObservationsRequest::Finish& finish);
   // Ends the producer after the batches that were submitted; Finish is answered then.
@@ -86,6 +96,8 @@ class ObservationStream final
   Strand decoding_;
   // The number of this stream in parts_.streams.
   std::optional<std::int64_t> number_;
+  // One stream of the caller's quota; set by Register.
+  Quota::Part place_;
 
   // Everything below is guarded by mutex_.
   enum class Phase { kExpectOpen, kOpening, kOpen };
@@ -93,6 +105,9 @@ class ObservationStream final
   // While reading_ is true, gRPC and then OnRead or OnRoom access it without the mutex.
   v1::StreamObservationsRequest request_;
   bool reading_ = false;
+  // While reading_ is true, only the thread that handles the batch uses them.
+  std::unique_ptr<grpc::Alarm> alarm_;
+  Quota::Part pending_;
   // Bytes that are reserved for a request that waits for room.
   std::size_t kept_bytes_ = 0;
 

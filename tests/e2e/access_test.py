@@ -389,6 +389,8 @@ class HttpTest(AccessCase):
         for part in ("HttpOnly", "SameSite=Strict", "Path=/", "Max-Age="):
             self.assertIn(part, cookie)
         session = {"Cookie": cookie.partition(";")[0]}
+        self.assertNotIn("token_reader", cookie)
+        self.assertEqual(self.ask("GET", "/v1/models/own", headers={"Cookie": "calibd=token_reader"})[0], 401)
         status, _, page = self.ask("GET", "/", headers=session)
         # An encrypted connection has a cookie of its own.
         foreign = {"Cookie": "__Host-" + session["Cookie"]}
@@ -404,9 +406,11 @@ class HttpTest(AccessCase):
         # The page offers to log out if scripts find this cookie, which has no secret.
         mark = headers.get_all("Set-Cookie")[1]
         self.assertTrue(mark.startswith("calibd-session=1;") and "HttpOnly" not in mark, mark)
-        status, headers, _ = self.log_in("")
+        status, headers, _ = self.log_in("", **session)
         self.assertEqual([one.split("Max-Age=")[1][:2] for one in headers.get_all("Set-Cookie")],
                          ["0;", "0;"])
+        # The server has ended the session too.
+        self.assertEqual(self.ask("GET", "/v1/models/own", headers=session)[0], 401)
 
     def test_a_wrong_login_shows_the_form_again(self):
         for token in ("wrong", "token_expired", "%3Cscript%3E", "a%0d%0ab", "a;b"):

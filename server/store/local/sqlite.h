@@ -69,6 +69,11 @@ class Statement {
   Statement& Bind(int index, const std::variant<std::int64_t, std::string_view>& value) noexcept;
   Statement& BindBlob(int index, std::string_view blob) noexcept;
 
+  // False if the statement would be a transaction of its own.
+  [[nodiscard]] bool in_transaction() const noexcept {
+    return sqlite3_get_autocommit(sqlite3_db_handle(statement_.get())) == 0;
+  }
+
   // Executes the statement to its end and ignores its rows.
   [[nodiscard]] absl::Status Run();
   // Moves to the next row; returns false after the last one, when it may be executed again.

@@ -167,6 +167,15 @@ bool IsValid(Table table, const Statement& row) {
                                     RowChecksum(table, std::span(values).first(count));
 }
 
+// A statement that fails for lack of memory or room may end its transaction. Whatever is written
+// after it would be durable at once, and not match the sums of the tables.
+absl::Status CheckTransaction(const Statement& statement) {
+  if (statement.in_transaction()) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kUnavailable, "STORE_FAILED",
+      "the store cannot write calibd.db: a failed statement has ended the transaction");
+}
+
 }  // namespace
 
 const TableInfo& InfoOf(Table table) noexcept { return kTables[static_cast<std::size_t>(table)]; }
@@ -257,6 +266,7 @@ absl::StatusOr<TableWriter> TableWriter::Prepare(const Database& database, Table
 }
 
 absl::Status TableWriter::Insert(std::span<const ColumnValue> values) {
+  CALIBD_RETURN_IF_ERROR(CheckTransaction(insert_));
   const std::uint64_t checksum = RowChecksum(table_, values);
   int index = 0;
   for (const ColumnValue& value : values) insert_.Bind(++index, value);
@@ -281,6 +291,7 @@ absl::Status TableWriter::Delete(std::initializer_list<ColumnValue> key) {
 }
 
 absl::Status TableWriter::RunDelete(Statement& statement) {
+  CALIBD_RETURN_IF_ERROR(CheckTransaction(statement));
   absl::StatusOr<bool> row = statement.Next();
   for (; row.ok() && *row; row = statement.Next()) {
     if (sum_ != nullptr) sum_->Subtract(static_cast<std::uint64_t>(statement.Integer(0)));

@@ -102,7 +102,8 @@ class CheckedRows {
 // Writes rows of a table with their checksums, and updates the sum of the table.
 class TableWriter {
  public:
-  // sum: must outlive this object; null if it is not needed.
+  // sum: must outlive this object; null if it is not needed. All functions below write within a
+  // transaction; outside of one, they fail with Unavailable.
   [[nodiscard]] static absl::StatusOr<TableWriter> Prepare(const Database& database, Table table,
                                                            TableSum* sum);
   // values: all columns except the checksum. Errors: also Unavailable if the key exists.

@@ -204,13 +204,18 @@ TEST_F(AccessControlTest, IdentifiesByBearerBasicSessionAndCertificate) {
   EXPECT_EQ(name({.authorization = "Bearer t1"}), "p");
   EXPECT_EQ(name({.authorization = "bearer  t1 "}), "p");
   EXPECT_EQ(name({.authorization = "Basic " + absl::Base64Escape("kserve:t1")}), "p");
-  EXPECT_EQ(name({.session = "t1"}), "p");
+  const std::string session =
+      control->BeginSession(*control->Identify({.authorization = "Bearer t1"}));
+  EXPECT_EQ(name({.session = session}), "p");
+  // A session is not a token, and a token is not a session.
+  EXPECT_EQ(name({.authorization = "Bearer " + session}), "UNKNOWN_TOKEN");
+  EXPECT_EQ(name({.session = "t1"}), "NO_CREDENTIALS");
   EXPECT_EQ(name({.certificate_names = {"dns:a.corp"}}), "p");
   EXPECT_EQ(name({}), "NO_CREDENTIALS");
   EXPECT_EQ(name({.certificate_names = {"dns:b.corp"}}), "UNKNOWN_CERTIFICATE");
   // A browser also sends the session of a token that has expired.
   EXPECT_EQ(name({.session = "t2", .certificate_names = {"dns:a.corp"}}), "p");
-  EXPECT_EQ(name({.session = "t2"}), "UNKNOWN_TOKEN");
+  EXPECT_EQ(name({.session = "t2"}), "NO_CREDENTIALS");
   // A wrong token is not replaced by a right certificate.
   for (const std::string& wrong : std::vector<std::string>{
            "Bearer t2", "Bearer", "Bearer ", "t1", "Basic t1", "Basic " + absl::Base64Escape("t1"),
@@ -218,7 +223,38 @@ TEST_F(AccessControlTest, IdentifiesByBearerBasicSessionAndCertificate) {
     EXPECT_EQ(name({.authorization = wrong, .certificate_names = {"dns:a.corp"}}), "UNKNOWN_TOKEN")
         << wrong;
   }
-  EXPECT_EQ(control->statistics().unauthenticated, 12);
+  EXPECT_EQ(control->statistics().unauthenticated, 14);
+}
+
+TEST_F(AccessControlTest, ASessionEndsWithItsLogoutOrItsToken) {
+  const auto control = Opened(Grants("t", "\"reader models/*\""));
+  const Identity caller = *control->Identify({.authorization = "Bearer t"});
+  const std::string first = control->BeginSession(caller);
+  const std::string second = control->BeginSession(caller);
+  EXPECT_EQ(first.size(), 64U);
+  EXPECT_NE(first, second);
+  control->EndSession(first);
+  EXPECT_FALSE(control->Identify({.session = first}).ok());
+  EXPECT_TRUE(control->Identify({.session = second}).ok());
+  Apply(*control, Grants("other", "\"reader models/*\""));
+  EXPECT_FALSE(control->Identify({.session = second}).ok());
+}
+
+TEST(PageSessionsTest, ASessionEndsAfterItsTimeAndTheOldestMakesRoom) {
+  PageSessions sessions;
+  const auto begin = PageSessions::Clock::now();
+  const TokenHash token = HashToken("t");
+  const std::string first = sessions.Begin(token, begin);
+  EXPECT_EQ(sessions.Find(first, begin + PageSessions::kDuration - 1s), token);
+  EXPECT_FALSE(sessions.Find(first, begin + PageSessions::kDuration).has_value());
+  const std::string other = sessions.Begin(HashToken("u"), begin);
+  std::string last;
+  for (std::size_t i = 0; i < PageSessions::kMostOfToken; ++i) {
+    last = sessions.Begin(token, begin + 1s);
+  }
+  EXPECT_FALSE(sessions.Find(first, begin + 1s).has_value());
+  EXPECT_TRUE(sessions.Find(last, begin + 1s).has_value());
+  EXPECT_TRUE(sessions.Find(other, begin + 1s).has_value());
 }
 
 TEST_F(AccessControlTest, AnUnknownModelAndOneWithoutRightsHaveOneError) {

@@ -44,7 +44,7 @@ std::optional<HttpResponse> Answer(const std::string& bytes, bool restricted = f
   const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
   HttpStatistics requests;
   AuditLog audit;
-  const AccessControl access(audit);
+  AccessControl access(audit);
   return AnswerRequest(parser.get(),
                        {.metrics = [] { return std::string("metric 1\n"); },
                         .health = health,

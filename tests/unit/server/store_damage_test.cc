@@ -146,7 +146,8 @@ class StoreDamageTest : public ::testing::Test {
     std::filesystem::remove_all(backup);
     std::filesystem::create_directory(backup);
     std::filesystem::copy_file(data_ + "/calibd.db", backup + "/calibd.db");
-    const auto database = Database::Open(backup + "/calibd.db");
+    auto database = Database::Open(backup + "/calibd.db");
+    EXPECT_TRUE(database->Execute("BEGIN").ok());
     absl::StatusOr<DatabaseState> state = ReadState(*database);
     auto log = TableWriter::Prepare(*database, Table::kLog, &state->sum(Table::kLog));
     for (const std::int64_t id : {2, 5, 6}) {
@@ -154,6 +155,7 @@ class StoreDamageTest : public ::testing::Test {
     }
     state->complete = true;
     EXPECT_TRUE(StateWriter::Prepare(*database)->WriteAll(*state).ok());
+    EXPECT_TRUE(database->Execute("COMMIT").ok());
     return backup;
   }
   // A backup in which this was done to the database.
@@ -175,6 +177,25 @@ TEST_F(StoreDamageTest, AnUndamagedStoreStarts) {
   const std::string backup = Backup();
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(OpenAndStart(backup).ok());
   EXPECT_TRUE(ReadRange(Copy(), kNoRow, kEnd).ok());
+}
+
+// A statement that fails may end its transaction. Those after it must not be durable alone.
+TEST_F(StoreDamageTest, RowsAreWrittenOnlyWithinATransaction) {
+  const std::string copy = Copy();
+  auto database = Database::Open(copy + "/calibd.db");
+  TableSum sum;
+  auto cursors = TableWriter::Prepare(*database, Table::kCursors, &sum);
+  const auto insert = [&] {
+    return cursors->Insert({std::int64_t{1}, "late", std::int64_t{1}, std::int64_t{1}, ""});
+  };
+  EXPECT_TRUE(absl::IsUnavailable(insert()));
+  EXPECT_TRUE(absl::IsUnavailable(cursors->Delete({std::int64_t{1}, "late"})));
+  EXPECT_EQ(sum.rows, 0);
+  EXPECT_TRUE(database->Execute("BEGIN").ok());
+  EXPECT_TRUE(insert().ok());
+  EXPECT_TRUE(database->Execute("ROLLBACK").ok());
+  EXPECT_TRUE(absl::IsUnavailable(insert()));
+  EXPECT_TRUE(OpenAndStart(copy).ok());
 }
 
 TEST_F(StoreDamageTest, EveryColumnOfEveryTableIsChecked) {

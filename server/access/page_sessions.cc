@@ -1,0 +1,45 @@
+#include "server/access/page_sessions.h"
+
+#include <openssl/rand.h>
+
+#include <array>
+#include <new>
+
+#include "absl/strings/escaping.h"
+
+namespace calibd::server {
+
+std::string PageSessions::Begin(const TokenHash& token, Clock::time_point now) {
+  std::array<unsigned char, 32> bits{};
+  if (RAND_bytes(bits.data(), static_cast<int>(bits.size())) != 1) throw std::bad_alloc();
+  std::string id = absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(bits.data()), bits.size()));
+  const std::lock_guard lock(mutex_);
+  std::erase_if(sessions_, [now](const auto& entry) { return entry.second.end <= now; });
+  std::size_t count = 0;
+  auto oldest = sessions_.end();
+  for (auto entry = sessions_.begin(); entry != sessions_.end(); ++entry) {
+    if (entry->second.token != token) continue;
+    ++count;
+    if (oldest == sessions_.end() || entry->second.end < oldest->second.end) oldest = entry;
+  }
+  if (count >= kMostOfToken) sessions_.erase(oldest);
+  sessions_[HashToken(id)] = {.token = token, .end = now + kDuration};
+  return id;
+}
+
+std::optional<TokenHash> PageSessions::Find(std::string_view id, Clock::time_point now) const {
+  const TokenHash hash = HashToken(id);
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(hash);
+  if (found == sessions_.end() || found->second.end <= now) return std::nullopt;
+  return found->second.token;
+}
+
+void PageSessions::End(std::string_view id) {
+  const TokenHash hash = HashToken(id);
+  const std::lock_guard lock(mutex_);
+  sessions_.erase(hash);
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,45 @@
+#ifndef CALIBD_SERVER_ACCESS_PAGE_SESSIONS_H_
+#define CALIBD_SERVER_ACCESS_PAGE_SESSIONS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/access/policy.h"
+
+namespace calibd::server {
+
+// The logins of the page, in memory: a restart ends them. A browser keeps the id of its session,
+// and not the token, which would last longer. Thread-safe.
+class PageSessions {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::hours kDuration{12};
+  // Sessions of one token. A further one ends the oldest.
+  static constexpr std::size_t kMostOfToken = 100;
+
+  // Returns the id of a new session: 256 random bits in hexadecimal form.
+  [[nodiscard]] std::string Begin(const TokenHash& token, Clock::time_point now);
+  // The token with which the session began; nothing if it does not exist or has ended.
+  [[nodiscard]] std::optional<TokenHash> Find(std::string_view id, Clock::time_point now) const;
+  // Does nothing if there is no such session.
+  void End(std::string_view id);
+
+ private:
+  struct Session {
+    TokenHash token{};
+    Clock::time_point end;
+  };
+
+  mutable std::mutex mutex_;
+  // By the hash of the id; guarded by mutex_.
+  std::map<TokenHash, Session> sessions_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_ACCESS_PAGE_SESSIONS_H_

@@ -1,0 +1,123 @@
+#ifndef CALIBD_SERVER_ACCESS_QUOTA_H_
+#define CALIBD_SERVER_ACCESS_QUOTA_H_
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "server/base/token_bucket.h"
+
+namespace calibd::server {
+
+enum class QuotaKind {
+  kModels,
+  kRowsPerSecond,
+  kPendingBytes,
+  kStreams,
+  kWatches,
+  kComputeSecondsPerHour
+};
+inline constexpr std::size_t kQuotaKinds = 6;
+
+// The key in the access file, such as "rows_per_second". Metrics use it too.
+[[nodiscard]] std::string_view QuotaKey(QuotaKind kind);
+
+// The limit of each kind, by its number. A missing one limits nothing.
+using QuotaLimits = std::array<std::optional<std::uint64_t>, kQuotaKinds>;
+
+// Why something was not taken.
+struct QuotaRefusal {
+  QuotaKind kind = QuotaKind::kModels;
+  std::uint64_t limit = 0;
+  std::uint64_t used = 0;
+  std::uint64_t asked = 0;
+  // Time after which the same may be taken. Missing where a wait does not help.
+  std::optional<std::chrono::milliseconds> wait{};
+};
+
+// What one principal may use, and what it uses now. It stays the same object when the access file
+// changes. Thread-safe.
+class Quota : public std::enable_shared_from_this<Quota> {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // A part of a quota that is in use. The destructor returns it. Default-constructed: nothing.
+  class Part {
+   public:
+    Part() = default;
+    ~Part();
+    Part(Part&& other) noexcept { swap(other); }
+    Part& operator=(Part&& other) noexcept {
+      Part old(std::move(other));
+      swap(old);
+      return *this;
+    }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+   private:
+    friend class Quota;
+    Part(std::shared_ptr<Quota> quota, QuotaKind kind, std::uint64_t amount)
+        : quota_(std::move(quota)), kind_(kind), amount_(amount) {}
+    void swap(Part& other) noexcept {
+      std::swap(quota_, other.quota_);
+      std::swap(kind_, other.kind_);
+      std::swap(amount_, other.amount_);
+    }
+
+    std::shared_ptr<Quota> quota_;
+    QuotaKind kind_ = QuotaKind::kModels;
+    std::uint64_t amount_ = 0;
+  };
+
+  // principal: its name, for errors.
+  explicit Quota(std::string principal) : principal_(std::move(principal)) {}
+
+  // What is in use stays in use, also above a lower limit.
+  void SetLimits(const QuotaLimits& limits);
+  [[nodiscard]] QuotaLimits limits() const;
+
+  // Takes one model, stream or watch. used: number in use besides those that were taken here.
+  [[nodiscard]] std::optional<QuotaRefusal> Take(QuotaKind kind, Part& part,
+                                                 std::uint64_t used = 0);
+  // Takes room for a batch, and counts its rows. A batch passes if nothing else is pending, and if
+  // the batches before it were within the rate: so every batch passes sometime, and the average is
+  // the rate.
+  [[nodiscard]] std::optional<QuotaRefusal> TakeBatch(std::uint64_t rows, std::uint64_t bytes,
+                                                      Part& part, Clock::time_point now);
+  // Whether a computation may begin now: the ones before it were within the quota.
+  [[nodiscard]] std::optional<QuotaRefusal> CheckCompute(Clock::time_point now);
+  // Counts the time of processors that a computation has taken.
+  void SpendCompute(double seconds, Clock::time_point now);
+
+  // ResourceExhausted, with a RetryInfo where a wait helps.
+  [[nodiscard]] absl::Status ErrorOf(const QuotaRefusal& refusal) const;
+
+ private:
+  [[nodiscard]] std::optional<QuotaRefusal> CheckRateLocked(QuotaKind kind,
+                                                            std::optional<TokenBucket>& bucket,
+                                                            std::uint64_t asked,
+                                                            Clock::time_point now) const;
+
+  const std::string principal_;
+  mutable std::mutex mutex_;
+  // Everything below is guarded by mutex_.
+  QuotaLimits limits_;
+  // Of the kinds that are not rates.
+  std::array<std::uint64_t, kQuotaKinds> used_{};
+  // Missing without a limit.
+  std::optional<TokenBucket> rows_;
+  std::optional<TokenBucket> compute_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_ACCESS_QUOTA_H_

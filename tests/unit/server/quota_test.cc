@@ -1,0 +1,207 @@
+#include "server/access/quota.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "server/access/policy.h"
+#include "server/base/errors.h"
+
+namespace calibd::server {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+class QuotaTest : public ::testing::Test {
+ protected:
+  void Limit(QuotaKind kind, std::uint64_t limit) {
+    QuotaLimits limits = quota_->limits();
+    limits[static_cast<std::size_t>(kind)] = limit;
+    quota_->SetLimits(limits);
+  }
+  bool TakesBatch(std::uint64_t rows, Quota::Clock::time_point now) {
+    Quota::Part part;
+    return !quota_->TakeBatch(rows, 1, part, now).has_value();
+  }
+
+  const std::shared_ptr<Quota> quota_ = std::make_shared<Quota>("team");
+  const Quota::Clock::time_point start_ = Quota::Clock::now();
+};
+
+TEST_F(QuotaTest, WithoutALimitEverythingIsTaken) {
+  Quota::Part parts[3];
+  for (Quota::Part& part : parts) {
+    EXPECT_FALSE(quota_->Take(QuotaKind::kStreams, part).has_value());
+  }
+  EXPECT_TRUE(TakesBatch(1'000'000'000, start_));
+  EXPECT_TRUE(TakesBatch(1'000'000'000, start_));
+  EXPECT_FALSE(quota_->CheckCompute(start_).has_value());
+}
+
+TEST_F(QuotaTest, APartIsReturnedOnce) {
+  Limit(QuotaKind::kStreams, 2);
+  Quota::Part first;
+  Quota::Part second;
+  Quota::Part third;
+  EXPECT_FALSE(quota_->Take(QuotaKind::kStreams, first).has_value());
+  EXPECT_FALSE(quota_->Take(QuotaKind::kStreams, second).has_value());
+  EXPECT_TRUE(quota_->Take(QuotaKind::kStreams, third).has_value());
+  // The other kinds have limits of their own.
+  EXPECT_FALSE(quota_->Take(QuotaKind::kWatches, third).has_value());
+  Quota::Part moved = std::move(first);
+  first = std::move(moved);
+  EXPECT_TRUE(quota_->Take(QuotaKind::kStreams, third).has_value());
+  first = Quota::Part();
+  EXPECT_FALSE(quota_->Take(QuotaKind::kStreams, third).has_value());
+  EXPECT_TRUE(quota_->Take(QuotaKind::kStreams, first).has_value());
+}
+
+TEST_F(QuotaTest, ModelsThatExistCount) {
+  Limit(QuotaKind::kModels, 3);
+  Quota::Part first;
+  Quota::Part second;
+  EXPECT_FALSE(quota_->Take(QuotaKind::kModels, first, 2).has_value());
+  const auto refusal = quota_->Take(QuotaKind::kModels, second, 2);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->used, 3U);
+  // A wait does not help.
+  EXPECT_FALSE(refusal->wait.has_value());
+}
+
+TEST_F(QuotaTest, TheAverageOfRowsIsTheRate) {
+  Limit(QuotaKind::kRowsPerSecond, 100);
+  // A large batch passes, and the next one waits until its rows are paid.
+  EXPECT_TRUE(TakesBatch(1000, start_));
+  Quota::Part part;
+  const auto refusal = quota_->TakeBatch(1, 1, part, start_ + 1s);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->kind, QuotaKind::kRowsPerSecond);
+  // 1000 rows, less the burst of 100 and the 100 of the first second, and one that is free.
+  EXPECT_EQ(refusal->wait, 8010ms);
+  EXPECT_FALSE(TakesBatch(1, start_ + 1s + 8009ms));
+  EXPECT_TRUE(TakesBatch(1, start_ + 1s + 8011ms));
+  // A refused batch costs nothing.
+  std::int64_t rows = 0;
+  const auto begin = start_ + 100s;
+  for (auto now = begin; now < begin + 100s; now += 10ms) rows += TakesBatch(30, now) ? 30 : 0;
+  EXPECT_GE(rows, 10'000);
+  EXPECT_LE(rows, 10'130);
+}
+
+TEST_F(QuotaTest, ABatchOfAnySizePassesAlone) {
+  Limit(QuotaKind::kPendingBytes, 100);
+  Quota::Part large;
+  Quota::Part other;
+  EXPECT_FALSE(quota_->TakeBatch(1, 1000, large, start_).has_value());
+  const auto refusal = quota_->TakeBatch(1, 10, other, start_);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->kind, QuotaKind::kPendingBytes);
+  EXPECT_EQ(refusal->used, 1000U);
+  large = Quota::Part();
+  EXPECT_FALSE(quota_->TakeBatch(1, 60, large, start_).has_value());
+  EXPECT_FALSE(quota_->TakeBatch(1, 40, other, start_).has_value());
+}
+
+TEST_F(QuotaTest, ComputationsWaitUntilTheirTimeIsPaid) {
+  Limit(QuotaKind::kComputeSecondsPerHour, 3600);
+  EXPECT_FALSE(quota_->CheckCompute(start_).has_value());
+  quota_->SpendCompute(4000, start_);
+  const auto refusal = quota_->CheckCompute(start_);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->wait, 401s);
+  const auto later = start_ + 402s;
+  EXPECT_FALSE(quota_->CheckCompute(later).has_value());
+  // Another limit applies to what was spent.
+  quota_->SpendCompute(4001, later);
+  Limit(QuotaKind::kComputeSecondsPerHour, 36000);
+  EXPECT_EQ(quota_->CheckCompute(later)->wait, 400s);
+}
+
+TEST_F(QuotaTest, ErrorsNameTheQuotaItsValueAndWhatToDo) {
+  const absl::Status models =
+      quota_->ErrorOf({.kind = QuotaKind::kModels, .limit = 20, .used = 20, .asked = 1});
+  EXPECT_TRUE(absl::IsResourceExhausted(models));
+  EXPECT_EQ(GetErrorInfo(models)->reason(), "QUOTA_EXCEEDED");
+  EXPECT_THAT(std::string(models.message()),
+              AllOf(HasSubstr("the quota models of team is 20: "), HasSubstr("20 models"),
+                    HasSubstr("delete a model, or ask whoever keeps")));
+  constexpr char kRetryInfo[] = "type.googleapis.com/google.rpc.RetryInfo";
+  EXPECT_FALSE(models.GetPayload(kRetryInfo).has_value());
+  const absl::Status rows = quota_->ErrorOf(
+      {.kind = QuotaKind::kRowsPerSecond, .limit = 100, .asked = 30, .wait = 250ms});
+  EXPECT_THAT(std::string(rows.message()),
+              AllOf(HasSubstr("the quota rows_per_second of team is 100: "), HasSubstr("30"),
+                    HasSubstr("in 250 ms")));
+  const auto payload = rows.GetPayload(kRetryInfo);
+  ASSERT_TRUE(payload.has_value());
+  rpc::RetryInfo info;
+  ASSERT_TRUE(info.ParseFromString(std::string(*payload)));
+  EXPECT_EQ(info.retry_delay().nanos(), 250'000'000);
+}
+
+std::string WithQuota(const std::string& quota) {
+  return absl::StrCat("[[principal]]\nname = \"a\"\nquota = ", quota, "\n");
+}
+
+TEST(PolicyQuotaTest, ReadsTheQuotaOfAPrincipal) {
+  const auto policy = Policy::Parse(
+      WithQuota("{ rows_per_second = 200000, models = 20, pending_bytes = \"64MiB\", streams = 32, "
+                "watches = 20, compute_seconds_per_hour = 600 }"));
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  (*policy)->Replace(nullptr);
+  EXPECT_EQ((*policy)->principals()[0].quota->limits(),
+            (QuotaLimits{20, 200000, 64U << 20U, 32, 20, 600}));
+  const auto few = Policy::Parse(WithQuota("{ pending_bytes = 4096 }"));
+  ASSERT_TRUE(few.ok()) << few.status();
+  EXPECT_EQ(
+      (*few)->principals()[0].limits,
+      (QuotaLimits{std::nullopt, std::nullopt, 4096, std::nullopt, std::nullopt, std::nullopt}));
+}
+
+TEST(PolicyQuotaTest, ErrorsNameTheQuota) {
+  const auto refused = [](const std::string& quota) {
+    return std::string(Policy::Parse(WithQuota(quota)).status().message());
+  };
+  EXPECT_THAT(refused("3"), HasSubstr("line 3: quota is not a table, expected a table such as {"));
+  EXPECT_THAT(refused("{ rows = 3 }"), HasSubstr("line 3: the quota is \"rows\", expected"));
+  EXPECT_THAT(refused("{ models = 0 }"),
+              HasSubstr("line 3: quota.models is 0, expected a whole number from 1 to 2^50"));
+  EXPECT_THAT(refused("{ models = -1 }"), HasSubstr("quota.models is -1, expected"));
+  EXPECT_THAT(refused("{ streams = 1.5 }"), HasSubstr("quota.streams is 1.5, expected"));
+  EXPECT_THAT(refused("{ streams = \"64MiB\" }"),
+              HasSubstr("quota.streams is \"64MiB\", expected"));
+  EXPECT_THAT(refused("{ watches = [1] }"), HasSubstr("quota.watches is of another type"));
+  for (const std::string bytes :
+       {"64", "64MB", "MiB", "-1MiB", "1.5GiB", "0KiB", "99999999999GiB"}) {
+    EXPECT_THAT(refused(absl::StrCat("{ pending_bytes = \"", bytes, "\" }")),
+                HasSubstr(absl::StrCat("quota.pending_bytes is \"", bytes,
+                                       "\", expected a number of bytes")))
+        << bytes;
+  }
+}
+
+// What is in use when the file changes stays in use.
+TEST(PolicyQuotaTest, ANewPolicyTakesOverWhatIsInUse) {
+  const auto former = *Policy::Parse(WithQuota("{ streams = 2 }"));
+  former->Replace(nullptr);
+  Quota::Part first;
+  Quota::Part second;
+  EXPECT_FALSE(former->principals()[0].quota->Take(QuotaKind::kStreams, first).has_value());
+  const auto next = *Policy::Parse(WithQuota("{ streams = 1 }"));
+  EXPECT_FALSE(former->principals()[0].quota->Take(QuotaKind::kStreams, second).has_value());
+  second = Quota::Part();
+  next->Replace(former.get());
+  EXPECT_TRUE(next->principals()[0].quota->Take(QuotaKind::kStreams, second).has_value());
+  EXPECT_TRUE(former->principals()[0].quota->Take(QuotaKind::kStreams, second).has_value());
+  first = Quota::Part();
+  EXPECT_FALSE(next->principals()[0].quota->Take(QuotaKind::kStreams, second).has_value());
+}
+
+}  // namespace
+}  // namespace calibd::server
