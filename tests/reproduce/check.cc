@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -25,6 +27,11 @@ void Near(const std::string& what, double measured, double expected, double tole
           std::abs(measured - expected) <= tolerance);
 }
 
+void Within(const std::string& what, double measured, double low, double high) {
+  Verdict(absl::StrFormat("%s: %.6g, expected %.6g to %.6g", what, measured, low, high),
+          low <= measured && measured <= high);
+}
+
 void Relative(const std::string& what, double measured, double expected, double tolerance) {
   Near(what, measured, expected, tolerance * std::abs(expected));
 }
@@ -42,6 +49,20 @@ void NearMean(const std::string& what, std::span<const double> values, double ex
               double standard_error) {
   const Mean measured = MeanOf(values);
   Near(what, measured.mean, expected, 4 * std::hypot(measured.standard_error, standard_error));
+}
+
+std::optional<std::stringstream> ReadCompressed(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
+      popen(absl::StrFormat("xz -dc '%s'", path.string()).c_str(), "r"), pclose);
+  std::stringstream content;
+  char buffer[65536];
+  while (pipe != nullptr) {
+    const std::size_t count = std::fread(buffer, 1, sizeof(buffer), pipe.get());
+    if (count == 0) break;
+    content.write(buffer, static_cast<std::streamsize>(count));
+  }
+  return content;
 }
 
 void OnAllProcessors(std::size_t count, const std::function<void(std::size_t)>& body) {

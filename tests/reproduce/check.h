@@ -2,8 +2,11 @@
 #define CALIBD_TESTS_REPRODUCE_CHECK_H_
 
 #include <cstddef>
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 
 #include "calibd/core/run_control.h"
@@ -14,6 +17,7 @@ namespace calibd::reproduce {
 
 void Verdict(const std::string& line, bool pass);
 void Near(const std::string& what, double measured, double expected, double tolerance);
+void Within(const std::string& what, double measured, double low, double high);
 void Relative(const std::string& what, double measured, double expected, double tolerance);
 
 struct Mean {
@@ -27,6 +31,9 @@ struct Mean {
 // have independent errors.
 void NearMean(const std::string& what, std::span<const double> values, double expected,
               double standard_error);
+
+// Reads a file that xz has compressed; nothing if there is no such file. The path has no quotes.
+[[nodiscard]] std::optional<std::stringstream> ReadCompressed(const std::filesystem::path& path);
 
 // Calls body(0) .. body(count - 1) on all processors.
 void OnAllProcessors(std::size_t count, const std::function<void(std::size_t)>& body);

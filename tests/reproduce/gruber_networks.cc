@@ -1,8 +1,5 @@
 #include <cmath>
-#include <cstdio>
-#include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -15,19 +12,10 @@
 namespace calibd::reproduce {
 namespace {
 
-// Reads an array that xz has compressed; nothing if there is no such file. The path has no quotes.
-std::optional<cli::NpyArray> ReadCompressed(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
-      popen(absl::StrFormat("xz -dc '%s'", path.string()).c_str(), "r"), pclose);
-  std::stringstream content;
-  char buffer[65536];
-  while (pipe != nullptr) {
-    const std::size_t count = std::fread(buffer, 1, sizeof(buffer), pipe.get());
-    if (count == 0) break;
-    content.write(buffer, static_cast<std::streamsize>(count));
-  }
-  absl::StatusOr<cli::NpyArray> array = cli::ReadNpy(content, path.string());
+std::optional<cli::NpyArray> ReadArray(const std::filesystem::path& path) {
+  auto content = ReadCompressed(path);
+  if (!content.has_value()) return std::nullopt;
+  absl::StatusOr<cli::NpyArray> array = cli::ReadNpy(*content, path.string());
   if (array.ok()) return *std::move(array);
   Verdict(std::string(array.status().message()), false);
   return std::nullopt;
@@ -35,8 +23,8 @@ std::optional<cli::NpyArray> ReadCompressed(const std::filesystem::path& path) {
 
 std::optional<PredictionSet> ReadLogits(const std::filesystem::path& folder,
                                         const std::string& network) {
-  auto scores = ReadCompressed(folder / (network + ".scores.npy.xz"));
-  const auto targets = ReadCompressed(folder / (network + ".targets.npy.xz"));
+  auto scores = ReadArray(folder / (network + ".scores.npy.xz"));
+  const auto targets = ReadArray(folder / (network + ".targets.npy.xz"));
   if (!scores.has_value() || !targets.has_value()) {
     absl::PrintF(
         "left out: %s of G6 to G8, there are no logits in '%s'; they are files of "

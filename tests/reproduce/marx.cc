@@ -18,6 +18,7 @@ namespace {
 
 int Run(const std::filesystem::path& data, std::vector<std::string> lines) {
   const std::filesystem::path uci = data / "uci";
+  const std::filesystem::path folder = data / "reproduce" / "marx";
   const std::map<std::string, std::function<void()>> all = {
       {"F1", ReproduceExactness},
       {"F2", ReproducePower},
@@ -25,6 +26,9 @@ int Run(const std::filesystem::path& data, std::vector<std::string> lines) {
       {"F4", [&] { ReproduceCrime(uci); }},
       {"F5", [&] { ReproduceClasses(uci); }},
       {"F6", ReproduceSmallCases},
+      {"F7", [&] { ReproduceTables(uci, folder); }},
+      {"F8", [&] { ReproduceRegression(uci, folder); }},
+      {"F11", [&] { ReproduceMap(folder); }},
   };
   if (lines.empty()) {
     for (const auto& [name, unused] : all) lines.push_back(name);
@@ -32,7 +36,9 @@ int Run(const std::filesystem::path& data, std::vector<std::string> lines) {
   for (const std::string& line : lines) {
     const auto found = all.find(line);
     if (found == all.end()) {
-      absl::FPrintF(stderr, "there is no line '%s', expected F1 to F6\n", line);
+      absl::FPrintF(
+          stderr, "there is no line '%s', expected F1 to F6, F7 (with F10), F8 (with F9) or F11\n",
+          line);
       return 2;
     }
     found->second();

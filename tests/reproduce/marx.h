@@ -15,8 +15,15 @@ void ReproducePower();
 void ReproduceEvidence();
 // F4: a network for CRIME, trained with and without the discrepancy given the features.
 void ReproduceCrime(const std::filesystem::path& folder);
-// F5: networks for classes.
+// F5: a network for BREAST-CANCER.
 void ReproduceClasses(const std::filesystem::path& folder);
+
+// F7 and F10: Tables 4 and 5. uci, folder: the folders of the data sets.
+void ReproduceTables(const std::filesystem::path& uci, const std::filesystem::path& folder);
+// F8 and F9: Tables 3 and 7.
+void ReproduceRegression(const std::filesystem::path& uci, const std::filesystem::path& folder);
+// F11: the local calibration error of Figure 1.
+void ReproduceMap(const std::filesystem::path& folder);
 
 // F6: values of an independent implementation.
 void ReproduceSmallCases();

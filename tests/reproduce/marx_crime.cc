@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,90 +7,28 @@
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_metrics.h"
 #include "marx.h"
-#include "training.h"
+#include "training_numbers.h"
 
 namespace calibd::reproduce {
 namespace {
 
-// Normal forecasts from the outputs o of a network: the mean m + s o_1 and the standard deviation
-// s e^{o_2}, with the mean m and the standard deviation s of the training outcomes.
-class OutcomeScale {
- public:
-  explicit OutcomeScale(const std::vector<double>& outcomes) {
-    const Eigen::Map<const Eigen::ArrayXd> values(outcomes.data(),
-                                                  static_cast<Eigen::Index>(outcomes.size()));
-    mean_ = values.mean();
-    sd_ = std::sqrt((values - mean_).square().mean());
-  }
-
-  [[nodiscard]] double gamma() const { return 0.5 / sd_ / sd_; }
-
-  [[nodiscard]] std::vector<double> Forecasts(const Matrix& outputs) const {
-    std::vector<double> values;
-    for (Eigen::Index i = 0; i < outputs.rows(); ++i) {
-      values.push_back(mean_ + sd_ * outputs(i, 0));
-      values.push_back(sd_ * std::exp(std::clamp(outputs(i, 1), kLeastLog, kMostLog)));
-    }
-    return values;
-  }
-
-  // Converts the gradient of the loss in the forecasts to its gradient in the outputs.
-  [[nodiscard]] Matrix ToOutputs(const Matrix& outputs, const std::vector<double>& gradient) const {
-    Matrix result = RowsOf(gradient, 2);
-    for (Eigen::Index i = 0; i < outputs.rows(); ++i) {
-      const double log = outputs(i, 1);
-      result(i, 0) *= sd_;
-      result(i, 1) *= log >= kLeastLog && log <= kMostLog ? sd_ * std::exp(log) : 0;
-    }
-    return result;
-  }
-
- private:
-  static constexpr double kLeastLog = -4;
-  static constexpr double kMostLog = 3;
-
-  double mean_ = 0;
-  double sd_ = 1;
-};
-
-double LogScore(const ForecastBatch& batch) {
-  LossOptions options;
-  options.outcome_kernel = PitMinKernel();
-  options.condition = NoCondition();
-  options.mmd_weight = 0;
-  options.gradient = false;
-  return *Compute(batch, options).negative_log_likelihood;
+double Variance(const std::vector<double>& values) {
+  const Eigen::Map<const Eigen::ArrayXd> array(values.data(),
+                                               static_cast<Eigen::Index>(values.size()));
+  return (array - array.mean()).square().mean();
 }
 
 Metrics TrainForecasts(const TrainingStart& start, double weight) {
-  const DataSplit& split = start.split;
-  const OutcomeScale scale(split.train.targets);
+  const DataSplit& split = *start.split;
   LossOptions options;
-  options.outcome_kernel = RbfKernel{scale.gamma()};
+  options.outcome_kernel = RbfKernel{0.5 / Variance(split.train.targets)};
   options.mmd_weight = weight;
-  const auto gradient_of = [&](const std::vector<std::size_t>& rows, const Matrix& outputs) {
-    const std::vector<double> forecasts = scale.Forecasts(outputs);
-    std::vector<double> outcomes;
-    for (const std::size_t row : rows) outcomes.push_back(split.train.targets[row]);
-    options.condition = start.Given(split.train.features(rows, Eigen::all));
-    return scale.ToOutputs(
-        outputs, Compute({ForecastKind::kNormal, forecasts, 2, {}, outcomes}, options).gradient);
-  };
-  Network best = start.network;
-  double best_score = std::numeric_limits<double>::infinity();
-  const auto after_epoch = [&](const Network& network) {
-    const std::vector<double> forecasts =
-        scale.Forecasts(network.Evaluate(split.validation.features));
-    const double score =
-        LogScore({ForecastKind::kNormal, forecasts, 2, {}, split.validation.targets});
-    if (score >= best_score) return;
-    best_score = score;
-    best = network;
-  };
-  (void)start.Train({.epochs = 60, .rate = 2e-4}, gradient_of, after_epoch);
-
-  const std::vector<double> forecasts = scale.Forecasts(best.Evaluate(split.test.features));
-  const ForecastBatch test{ForecastKind::kNormal, forecasts, 2, {}, split.test.targets};
+  const std::vector<double> forecasts = TrainNormalForecasts(
+      start, {.plan = {.epochs = 60, .rate = 2e-4},
+              .scale = ScaleOf(split.train.targets),
+              .loss = options,
+              .condition = [&](const Matrix& features) { return start.Given(features); }});
+  const ForecastBatch test = NormalBatch(forecasts, split.test);
   options.condition = start.Given(split.test.features);
   options.gradient = false;
   return {
@@ -110,7 +46,7 @@ void ReproduceCrime(const std::filesystem::path& folder) {
     absl::PrintF("left out: F4, there is no communities_processed.csv in '%s'\n", folder.string());
     return;
   }
-  const PairedRuns runs(*data, 2, {0, 30, 100}, TrainForecasts);
+  const PairedRuns runs(AtRandom(*data), 2, 16, {0, 30, 100}, TrainForecasts);
   runs.Print("F4");
   const auto change = [&](const char* metric, std::size_t weight, double expected, double error) {
     NearMean(absl::StrFormat("F4 change of %s with weight %d", metric, weight == 1 ? 30 : 100),

@@ -41,7 +41,7 @@ Matrix Network::Evaluate(const Matrix& inputs) const {
 }
 
 void Network::Step(const Matrix& inputs, const std::function<Matrix(const Matrix&)>& gradient_of,
-                   double rate) {
+                   double rate, double most_norm) {
   std::vector<Matrix> activations = {inputs};
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     Matrix values =
@@ -49,17 +49,25 @@ void Network::Step(const Matrix& inputs, const std::function<Matrix(const Matrix
     if (l + 1 < layers_.size()) values = values.cwiseMax(0.0);
     activations.push_back(std::move(values));
   }
-  ++steps_;
+  std::vector<Matrix> weight_gradients(layers_.size());
+  std::vector<Matrix> bias_gradients(layers_.size());
+  double squares = 0;
   Matrix gradient = gradient_of(activations.back());
   for (std::size_t l = layers_.size(); l-- > 0;) {
-    const Matrix weight_gradient = activations[l].transpose() * gradient;
-    const Matrix bias_gradient = gradient.colwise().sum();
+    weight_gradients[l] = activations[l].transpose() * gradient;
+    bias_gradients[l] = gradient.colwise().sum();
+    squares += weight_gradients[l].squaredNorm() + bias_gradients[l].squaredNorm();
     if (l > 0) {
       const Matrix before = gradient * layers_[l].weights.value.transpose();
       gradient = (activations[l].array() > 0).select(before, 0.0);
     }
-    Update(layers_[l].weights, weight_gradient, rate);
-    Update(layers_[l].bias, bias_gradient, rate);
+  }
+  const double norm = std::sqrt(squares);
+  const double scale = norm > most_norm ? most_norm / norm : 1;
+  ++steps_;
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    Update(layers_[l].weights, scale * weight_gradients[l], rate);
+    Update(layers_[l].bias, scale * bias_gradients[l], rate);
   }
 }
 
@@ -86,7 +94,8 @@ void Train(Network& network, const Matrix& inputs, const TrainingPlan& plan,
                                           order.begin() + static_cast<std::ptrdiff_t>(last));
       network.Step(
           inputs(rows, Eigen::all),
-          [&](const Matrix& outputs) { return gradient_of(rows, outputs); }, plan.rate);
+          [&](const Matrix& outputs) { return gradient_of(rows, outputs); }, plan.rate,
+          plan.most_norm);
     }
     if (after_epoch) after_epoch(network);
   }

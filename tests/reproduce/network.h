@@ -4,6 +4,7 @@
 #include <Eigen/Dense>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <random>
 #include <span>
 #include <vector>
@@ -24,9 +25,10 @@ class Network {
   [[nodiscard]] Matrix Evaluate(const Matrix& inputs) const;
 
   // One step of Adam (Kingma & Ba 2015, with its default moments). gradient_of: maps the outputs of
-  // these rows to the gradient of the loss with respect to each of them.
+  // these rows to the gradient of the loss with respect to each of them. most_norm: a gradient of
+  // all parameters whose Euclidean norm exceeds it is scaled to it.
   void Step(const Matrix& inputs, const std::function<Matrix(const Matrix&)>& gradient_of,
-            double rate);
+            double rate, double most_norm);
 
  private:
   // A parameter with the moments of its gradient.
@@ -50,6 +52,8 @@ class Network {
 struct TrainingPlan {
   int epochs = 0;
   double rate = 0;
+  // See Network::Step.
+  double most_norm = std::numeric_limits<double>::infinity();
   std::size_t batch_size = 64;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -9,16 +10,7 @@
 namespace calibd::reproduce {
 namespace {
 
-constexpr std::size_t kSeeds = 16;
-
-double MedianGamma(const Matrix& rows) {
-  std::vector<double> squares;
-  for (Eigen::Index i = 1; i < rows.rows(); ++i) {
-    const Eigen::VectorXd row = (rows.topRows(i).rowwise() - rows.row(i)).rowwise().squaredNorm();
-    squares.insert(squares.end(), row.begin(), row.end());
-  }
-  return 0.5 / MedianOf(std::move(squares));
-}
+constexpr Eigen::Index kBandwidthRows = 2000;
 
 Network MakeNetwork(Eigen::Index inputs, Eigen::Index outputs, std::mt19937_64& random) {
   return {std::array<Eigen::Index, 5>{inputs, 64, 64, 64, outputs}, random};
@@ -26,25 +18,45 @@ Network MakeNetwork(Eigen::Index inputs, Eigen::Index outputs, std::mt19937_64& 
 
 }  // namespace
 
-TrainingStart::TrainingStart(const DataPart& data, Eigen::Index outputs, std::uint64_t seed)
-    : random(seed),
-      split(SplitAtRandom(data, random)),
-      gamma(MedianGamma(split.train.features)),
-      network(MakeNetwork(data.features.cols(), outputs, random)),
+double MedianGamma(const Matrix& rows) {
+  std::vector<double> squares;
+  for (Eigen::Index i = 1; i < std::min(kBandwidthRows, rows.rows()); ++i) {
+    const Eigen::VectorXd row = (rows.topRows(i).rowwise() - rows.row(i)).rowwise().squaredNorm();
+    squares.insert(squares.end(), row.begin(), row.end());
+  }
+  return 0.5 / MedianOf(std::move(squares));
+}
+
+FeatureCondition ConditionOn(const Matrix& features, double gamma) {
+  return {{features.data(), features.data() + features.size()}, gamma};
+}
+
+TrainingStart::TrainingStart(SharedSplit divided, Eigen::Index outputs, std::mt19937_64& random)
+    : split(std::move(divided)),
+      gamma(MedianGamma(split->train.features)),
+      network(MakeNetwork(split->train.features.cols(), outputs, random)),
       order_seed(random()) {}
 
 FeatureCondition TrainingStart::Given(const Matrix& features) const {
-  return {{features.data(), features.data() + features.size()}, gamma};
+  return ConditionOn(features, gamma);
 }
 
 Network TrainingStart::Train(
     const TrainingPlan& plan,
     const std::function<Matrix(const std::vector<std::size_t>&, const Matrix&)>& gradient_of,
-    const std::function<void(const Network&)>& after_epoch) const {
+    const std::function<double(const Network&)>& score_of) const {
   Network trained = network;
+  Network best = network;
+  double best_score = std::numeric_limits<double>::infinity();
+  const auto after_epoch = [&](const Network& current) {
+    const double score = score_of ? score_of(current) : -std::numeric_limits<double>::infinity();
+    if (score_of && score >= best_score) return;
+    best_score = score;
+    best = current;
+  };
   std::mt19937_64 order(order_seed);
-  reproduce::Train(trained, split.train.features, plan, gradient_of, after_epoch, order);
-  return trained;
+  reproduce::Train(trained, split->train.features, plan, gradient_of, after_epoch, order);
+  return best;
 }
 
 CalibrationLoss Compute(const ForecastBatch& batch, const LossOptions& options) {
@@ -63,11 +75,24 @@ double MedianOf(std::vector<double> values) {
   return *middle;
 }
 
-PairedRuns::PairedRuns(const DataPart& data, Eigen::Index outputs, std::vector<double> weights,
+DivideRows AtRandom(const DataPart& data) {
+  return [data](std::mt19937_64& random) {
+    return std::make_shared<const DataSplit>(SplitAtRandom(data, random));
+  };
+}
+
+DivideRows Always(SharedSplit split) {
+  return [split](std::mt19937_64&) { return split; };
+}
+
+PairedRuns::PairedRuns(const DivideRows& divide, Eigen::Index outputs, std::size_t seeds,
+                       std::vector<double> weights,
                        const std::function<Metrics(const TrainingStart&, double)>& train)
-    : weights_(std::move(weights)), runs_(kSeeds) {
-  OnAllProcessors(kSeeds, [&](std::size_t seed) {
-    const TrainingStart start(data, outputs, seed);
+    : weights_(std::move(weights)), runs_(seeds) {
+  OnAllProcessors(seeds, [&](std::size_t seed) {
+    std::mt19937_64 random(seed);
+    SharedSplit split = divide(random);
+    const TrainingStart start(std::move(split), outputs, random);
     for (const double weight : weights_) runs_[seed].push_back(train(start, weight));
   });
 }
