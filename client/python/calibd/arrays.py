@@ -390,7 +390,9 @@ def as_forecasts(values: Any, forecast: models.Forecast) -> Floats:
         raise invalid("forecasts", f"have the shape {matrix.shape}, expected (n, {width})")
     if forecast.HasField("normal"):
         matrix = matrix[:, _order_of_moments(getattr(values, "columns", (0, 1)))]
-    elif forecast.HasField("quantiles") and hasattr(values, "columns"):
+        return np.ascontiguousarray(matrix)
+    _refuse_moments(getattr(values, "columns", ()))
+    if forecast.HasField("quantiles") and hasattr(values, "columns"):
         matrix = matrix[:, _order_of_quantiles(values.columns, list(forecast.quantiles.levels))]
     return np.ascontiguousarray(matrix)
 
@@ -402,7 +404,10 @@ def _order_of_moments(columns: Any) -> list[int]:
 
 
 def _order_of_quantiles(columns: Any, levels: list[float]) -> list[int]:
-    """The columns by the levels at the ends of their names, such as q0.1 or p10; else as they are."""
+    """The columns by the levels at the ends of their names, such as q0.1 or p10; else as they are.
+
+    Raises InvalidArgument if all names end in levels between 0 and 1, but in others.
+    """
     ends = [_DECIMAL_END.search(str(name)) for name in columns]
     for scale in (1, 100):
         numbers = [math.nan if end is None or end[0].count(".") > 1 else float(end[0]) / scale
@@ -410,7 +415,19 @@ def _order_of_quantiles(columns: Any, levels: list[float]) -> list[int]:
         order: list[int] = np.argsort(numbers).tolist()
         if np.allclose([numbers[k] for k in order], levels, rtol=0, atol=1e-9):
             return order
+        if scale == 1 and all(0 < number < 1 for number in numbers) and len(set(numbers)) == len(levels):
+            raise invalid("forecasts", f"have the columns {', '.join(map(str, columns))}, expected those "
+                          f"of the levels {', '.join(f'{level:g}' for level in levels)}")
     return list(range(len(levels)))
+
+
+def _refuse_moments(columns: Any) -> None:
+    """Raises InvalidArgument if a draw or a quantile is named as a mean or a standard deviation."""
+    names = [str(name) for name in columns
+             if str(name).lower().replace("_", " ") in {"mean", "mu", *_DEVIATION_NAMES}]
+    if names:
+        raise invalid("forecasts", f"have the columns {', '.join(names)}, which are no draws or quantiles:"
+                      " Normal forecasts need kind=\"normal\", or a model with forecast=\"normal\"")
 
 
 def _by_label(values: Any, labels: tuple[str, ...], field: str, cell: str) -> Floats:

@@ -25,7 +25,8 @@ from calibd.arrays import (POSITIVE_CLASS, Classes, Floats, as_floats, as_foreca
                            invalid, label_fault)
 from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
 from calibd.declaration import ClassNames, class_names
-from calibd.rows import MANY_ROWS, WHOLE_WARNING, as_probabilities, scale_hint, valid_rows
+from calibd.rows import (MANY_ROWS, WHOLE_WARNING, as_probabilities, scale_hint, surplus_hint,
+                         valid_rows)
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import comparison_pb2, loss_pb2
 from calibd.v1 import evaluation_pb2 as evaluation
@@ -195,8 +196,11 @@ def _check_rows(matrix: Floats, field: str) -> None:
                       + (f": {hint}" if hint else ""))
     total = float(values[i].sum())
     remedy = f"give {field} / {field}.sum(axis=1, keepdims=True)"
-    if abs(total - 1) > _MAX_ROUNDING:
-        remedy = ("a class may be missing; if the classes do not exclude each other, give them to "
+    if surplus := surplus_hint(values):
+        remedy = surplus
+    elif abs(total - 1) > _MAX_ROUNDING:
+        cause = "a class may be missing" if total < 1 else "a column may be no class"
+        remedy = (f"{cause}; if the classes do not exclude each other, give them to "
                   f"calibd.evaluate_labels; if the rows are only not normalised, {remedy}")
     raise invalid(field, f"has {rows} that {'does' if count == 1 else 'do'} not sum to 1, the first is "
                   f"{field}[{i}], which sums to {total:.6g}: {remedy}")

@@ -95,7 +95,7 @@ class Result(Facts[_Message]):
 
 def _class_1(name: str) -> str:
     """The probability of class 1 of two classes, as calibctl names it."""
-    return f"P({name if name not in ('', '1') else 'class 1'})"
+    return f"P(class {name or 1})" if not name or name.isdigit() else f"P({name})"
 
 
 def _differences(compared: comparison_pb2.Comparison) -> list[str]:

@@ -133,10 +133,34 @@ def row_fault(row: Floats, logits: bool, tolerance: float,
         return FieldError(f"{name}[{k}]", f"is {float(row[k])!r}, expected {expected}")
     total = float(row.astype(np.float64).sum())
     if abs(total - 1) > _MAX_ROW_SUM_TOLERANCE:
-        advice = ("the probabilities of classes sum to 1, so one may be missing; if the classes do not "
-                  "exclude each other, they are several labels (create_model(labels=...))")
+        cause = "one may be missing" if total < 1 else "one value may be no probability of a class"
+        advice = (f"the probabilities of classes sum to 1, so {cause}; if the classes do not exclude "
+                  "each other, they are several labels (create_model(labels=...))")
     return FieldError(name, f"sums to {total:.10g}, off by {abs(total - 1):.4g}, more than the "
                       f"tolerance of {tolerance:g}: {advice}")
+
+
+def surplus_hint(matrix: Floats) -> str:
+    """Which columns hold no probabilities of classes, if the others do; else empty."""
+    rows = matrix[:100].astype(np.float64)
+    if not len(rows) or rows.shape[1] < 3:
+        return ""
+    inside = (rows >= 0) & (rows <= 1)
+    if 2 * (inside.all(axis=1) & _is_one(rows.sum(axis=1))).sum() >= len(rows):
+        return ""
+    outside = np.flatnonzero(~inside.all(axis=0) | ~rows.any(axis=0))
+    others = [outside] if outside.size else [np.array([k]) for k in range(rows.shape[1])]
+    for columns in others:
+        if columns.size < rows.shape[1] and _is_one(np.delete(rows, columns, 1).sum(axis=1)).all():
+            one = columns.size == 1
+            return (f"{'column' if one else 'columns'} {', '.join(map(str, columns))} of the rows "
+                    f"{'seems' if one else 'seem'} to be no {'class' if one else 'classes'}, because the "
+                    f"others sum to 1: leave {'it' if one else 'them'} out")
+    return ""
+
+
+def _is_one(sums: Floats) -> Mask:
+    return np.asarray(np.abs(sums - 1) < 0.02)
 
 
 def scale_hint(matrix: Floats, remedy_of_logits: str = "pass logits=True") -> str:
@@ -145,6 +169,8 @@ def scale_hint(matrix: Floats, remedy_of_logits: str = "pass logits=True") -> st
     rows = matrix[:100].astype(np.float64)
     if not rows.size or np.isnan(rows).any():
         return ""
+    if surplus := surplus_hint(matrix):
+        return surplus
     outside = ((rows < 0) | (rows > 1)).any(axis=1)
     if 2 * outside.sum() <= len(rows):
         return ""
@@ -157,6 +183,9 @@ def scale_hint(matrix: Floats, remedy_of_logits: str = "pass logits=True") -> st
     if (rows <= 0).all() and (np.abs(totals - 1) < 0.02).all():
         return "are these logarithms of probabilities? apply numpy.exp to them" + (
             f", or if these are logits, {remedy_of_logits}" if is_score else "")
+    # A softmax of several columns has none of which all logits are in [0, 1], but for a 0.
+    if not is_score and (((rows >= 0) & (rows <= 1)).all(axis=0) & rows.any(axis=0)).any():
+        return ""
     return f"are these logits? {remedy_of_logits}"
 
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -151,7 +152,10 @@ std::string Class1Name(std::span<const std::string> class_names) {
 }
 
 std::string Class1Event(const std::string& class_1_name) {
-  if (class_1_name.empty() || class_1_name == "1") return "P(class 1)";
+  if (class_1_name.empty()) return "P(class 1)";
+  if (std::ranges::all_of(class_1_name, absl::ascii_isdigit)) {
+    return absl::StrCat("P(class ", CutName(class_1_name), ")");
+  }
   return absl::StrCat("P(", CutName(class_1_name), ")");
 }
 

@@ -85,6 +85,7 @@ TEST(Class1EventTest, NamesTheClassOfTwo) {
   // Without names, with numbers, and of other numbers of classes.
   EXPECT_EQ(Class1Event(Class1Name({})), "P(class 1)");
   EXPECT_EQ(Class1Event(Class1Name(std::vector<std::string>{"0", "1"})), "P(class 1)");
+  EXPECT_EQ(Class1Event(Class1Name(std::vector<std::string>{"1", "2"})), "P(class 2)");
   EXPECT_EQ(Class1Name(std::vector<std::string>{"a", "b", "c"}), "");
 }
 
