@@ -110,7 +110,8 @@ def _source_of(part, answers):
                         corp],
         "label-diagram": [show.get("labels"), tables_of(answers).get("Labels: stated and observed")],
         "history": [answers.get("history"), error.get("limit"), show.get("watch"), show.get("alarms"),
-                    list(range(len(show.get("alarms", [])) + 1))],
+                    # Of alarms whose marks lie on each other.
+                    list(range(2, len(show.get("alarms", [])) + 1))],
         "groups": [show.get("groups")],
         "labels": [show.get("labels")],
         "classes": [where, names],

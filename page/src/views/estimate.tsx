@@ -14,7 +14,7 @@ export function EstimateView({ calibration, model, estimate, ask }: ViewProps) {
     kind: estimator === value?.chosen ? "chosen" : "",
   }));
   return <Section title="Estimated error" id="estimate">
-    {value === undefined ? <Compute answer={estimate} start={ask?.estimate}>The error of the top label by each estimator.</Compute> : <>
+    {value === undefined ? <Compute answer={estimate} start={ask?.estimate}>By each estimator.</Compute> : <>
       <p class="words">{plain(value.text ?? "")}</p>
       <Chart title="Estimated error by estimator" file={`${calibration.model ?? ""}-estimate`} height={(width) => forestHeight(rows, width)}
         table={() => ({

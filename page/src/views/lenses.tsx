@@ -6,13 +6,6 @@ import { isCheap } from "../answers";
 import { Compute, rowsText, Section } from "../parts";
 import type { ViewProps } from "./view";
 
-// What a lens sees.
-const PARTS: Record<string, string> = {
-  canonical: "whole vector",
-  top_label: "largest probability",
-  class_wise: "each class",
-};
-
 export function LensesView({ calibration, model, evaluation, ask }: ViewProps) {
   const { value } = evaluation;
   const lenses = (value?.lenses ?? []).flatMap(({ lens = "", result }) => result === undefined ? [] : [{ lens, result }]);
@@ -26,7 +19,7 @@ export function LensesView({ calibration, model, evaluation, ask }: ViewProps) {
   const rows = lenses.map(({ lens, result }): ForestRow => {
     const skce = result.skceUnbiased ?? 0;
     const most = result.noiseFloorUnbiased?.upperQuantile;
-    return { name: PARTS[lens] === undefined ? lens : `${lens}: ${PARTS[lens]}`, value: skce, lower: skce, upper: skce,
+    return { name: lens, value: skce, lower: skce, upper: skce,
       kind: most !== undefined && skce > most ? "off" : "", expected: most === undefined ? undefined : [0, most] };
   });
   return <Section title="Lenses" id="lenses">

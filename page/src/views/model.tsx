@@ -18,7 +18,7 @@ export function ModelParts(props: ViewProps) {
     <Banner calibration={calibration} />
     <dl class="tiles">{TILES.map((Tile, i) => <Tile key={i} calibration={calibration} />)}</dl>
     <Sentences calibration={calibration} />
-    <p class="note">A point is one percentage point of a probability.</p>
+    <p class="note">A point is a percentage point.</p>
     <div class="top">{FIRST_VIEWS.map((View, i) => <View key={i} {...props} />)}</div>
     <div class="parts">{VIEWS.map((View, i) => <View key={i} {...props} />)}</div>
   </>;
