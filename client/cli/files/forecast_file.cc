@@ -127,9 +127,7 @@ absl::StatusOr<ColumnPlan> Plan(const InputOptions& options, const v1::Forecast&
     return plan;
   }
   if (!head.names.empty()) {
-    if (forecast.has_quantiles()) {
-      CALIBD_RETURN_IF_ERROR(FindQuantiles(forecast, source, plan));
-    }
+    if (forecast.has_quantiles()) CALIBD_RETURN_IF_ERROR(FindQuantiles(forecast, source, plan));
     CALIBD_RETURN_IF_ERROR(RefuseMoments(source, plan));
   }
   const std::size_t width = WidthOf(forecast);
