@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/text/printable.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace calibd::server {
@@ -109,8 +110,9 @@ std::optional<rpc::ErrorInfo> GetErrorInfo(const absl::Status& status) {
 
 std::string Quoted(std::string_view text, std::size_t max_length) {
   const bool cut = text.size() > max_length;
-  return absl::StrCat("\"", absl::CHexEscape(View(text.substr(0, max_length))),
-                      cut ? "\"..." : "\"");
+  // Letters stay readable, whatever their script.
+  const std::string escaped = absl::Utf8SafeCHexEscape(View(text.substr(0, max_length)));
+  return absl::StrCat("\"", EscapeUnprintable(escaped), cut ? "\"..." : "\"");
 }
 
 }  // namespace calibd::server

@@ -383,7 +383,7 @@ class JsonApiTest(unittest.TestCase):
                 ("s%6by%3Aobserve", 405, "another method"),
                 ("sky%402", 400, 'expected a version in the form "models/sky/versions/2"'),
                 # The escaped form is that of escape_id in Python.
-                ("%C3%A9", 400, r'the escaped form of "\xc3\xa9" is x---c3-a9'),
+                ("%C3%A9", 400, 'the escaped form of "é" is x---c3-a9'),
                 ("%e9", 400, r'is "models/\xe9", expected models/{model}'),
                 # Decoded once, and not to what ends a segment or the path.
                 ("s%256by", 400, 'is "models/s%6by", expected models/{model}'),

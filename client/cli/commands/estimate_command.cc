@@ -15,6 +15,7 @@
 #include "client/cli/commands/lens_option.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/prediction_file.h"
+#include "client/cli/files/text_row.h"
 #include "client/cli/reports/estimate_report.h"
 #include "client/offline/classes.h"
 #include "client/offline/threads.h"
@@ -103,6 +104,12 @@ void TellDurationOf(const PredictionBatch& batch, const EstimateOptions& options
 absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOptions& options,
                                        v1::EstimateCalibrationErrorRequest request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
+  if (const std::string& group = options.input.columns.group; !group.empty()) {
+    return UsageFault(absl::StrCat(
+        "estimate has no answer for each group: leave the column out with "
+        "--drop-column ",
+        OptionValue(group), ", or use calibctl evaluate --group-column ", OptionValue(group)));
+  }
   const absl::StatusOr<Input> input = ReadObservations(options.input, 0);
   if (absl::IsNotFound(input.status()) && options.input.labels.empty()) {
     return absl::NotFoundError(absl::StrCat(input.status().message(),
@@ -157,7 +164,7 @@ void AddEstimateCommand(CLI::App& app, Context& context) {
       "estimate the error of this model on the server, NAME or NAME@VERSION, instead of files");
   command->add_option("--lens", options->lens,
                       "the part of the predictions whose error is estimated: canonical, top_label "
-                      "or class:K; default top_label");
+                      "or class:K, with K counted from 0; default top_label");
   command
       ->add_option("--estimators", options->estimators,
                    absl::StrCat("only these: a list of ", absl::StrJoin(EstimatorNames(), ", "),

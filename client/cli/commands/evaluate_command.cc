@@ -276,8 +276,10 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       "          calibctl evaluate positives.npy labels.npy --positive-class 1\n"
       "          calibctl evaluate scored.csv --label-column species --fail-on over-limit\n"
       "          calibctl evaluate --model resnet18\n"
-      "The numbers equal those of a server that received the same rows in the same order with the "
-      "same bandwidth.");
+      "The estimates of the SKCE, the binned errors and the scores equal those of a server that "
+      "received the same rows in the same order with the same bandwidth. The verdict, the interval "
+      "of the error and the tests are for one look at these rows, and differ from those of a "
+      "server, which looks at every row.");
   AddInputOptions(*command, options->input);
   AddModelSource(*command, options->model, options->window,
                  "evaluate this model on the server, NAME or NAME@VERSION, instead of "

@@ -102,6 +102,13 @@ absl::StatusOr<ExitCode> Report(const Context& context, const EvaluateForecastsO
     PrintJson(json);
   } else {
     Print(DescribeForecasts(kind, answer));
+    const auto is_of_groups = [](const auto& one) { return one.form() == "group"; };
+    if (!options.columns.group.empty() &&
+        std::ranges::any_of(answer.forecast().discrepancies(), is_of_groups)) {
+      Print(
+          "The groups enter only the test of the form group. A model of a server with "
+          "--group-tag has an answer for each group.\n");
+    }
     Print(Describe(changes));
     if (decision.has_value()) Print("\n" + decision->sentence);
   }
@@ -267,6 +274,10 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
                    "levels of the quantiles, increasing, between 0 and 1, such as 0.1,0.5,0.9")
       ->delimiter(',');
   AddTableOptions(*command, options->columns);
+  command->get_option("--group-column")
+      ->description(
+          "column or key with the group of each row: adds a test of the form group, but no answer "
+          "for each group");
   command
       ->add_option("--feature-column", options->columns.features,
                    "column with a number that is known of each forecast, such as the "

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/validation.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/progress_bar.h"
 #include "client/cli/commands/shared_options.h"
@@ -378,11 +379,17 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   }
   v1::Model model = declared;
   if (!existing.ok()) {
+    // A model with the classes of a wrong file would remain.
+    if (!options.input.logits && !options.input.columns.drop_invalid) {
+      const std::vector<Violation> violations =
+          FindViolations({input.values, input.labels, input.class_count});
+      if (!violations.empty()) return DescribeFaults(input, violations);
+    }
     model.set_name(name);
     v1::Classes& classes = *model.mutable_classes();
     classes.set_count(static_cast<std::int32_t>(input.class_count));
-    // Numbers are the columns of an array without names.
-    if (!AreNumbers(input.class_names)) {
+    // The numbers from 0 are those of the columns of an array without names.
+    if (!AreNumbers(input.class_names) || input.class_names[0] == "1") {
       classes.mutable_names()->Add(input.class_names.begin(), input.class_names.end());
     }
     CALIBD_RETURN_IF_ERROR(GetOrCreateModel(*client, model).status());
@@ -400,6 +407,11 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
       !input.class_names.empty() && !AreNumbers(input.class_names)) {
     std::cerr << "calibctl: " << name << " declares no class names; its classes are the columns "
               << ListNames(input.class_names) << " in this order\n";
+  }
+  if (model.classes().names().empty() && options.input.label_base == 1) {
+    std::cerr << "calibctl: " << name
+              << " declares no class names and counts its classes from 0: your label 1 is its "
+                 "class 0\n";
   }
   return stream.Finish(context, SendClasses(options, input, stream),
                        TellChanges(context, input.changes));

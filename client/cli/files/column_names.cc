@@ -117,6 +117,27 @@ std::vector<std::size_t> FindLevels(std::span<const std::string> names,
   return {};
 }
 
+std::vector<double> LevelsOf(std::span<const std::string> names) {
+  if (names.empty() || OrderByNumber(names).has_value()) return {};
+  std::vector<double> numbers;
+  for (const std::string& name : names) {
+    double value = 0;
+    if (!ParseDouble(EndOf(name, "0123456789."), value) || value <= 0 || value >= 100) return {};
+    if (std::ranges::find(numbers, value) != numbers.end()) return {};
+    numbers.push_back(value);
+  }
+  const auto is_share = [](double value) { return value < 1; };
+  if (std::ranges::all_of(numbers, is_share)) return numbers;
+  if (numbers.size() < 2 || std::ranges::any_of(numbers, is_share)) return {};
+  const auto before = [](std::string_view name) {
+    return name.substr(0, name.size() - EndOf(name, "0123456789.").size());
+  };
+  const auto differs = [&](const std::string& name) { return before(name) != before(names[0]); };
+  if (std::ranges::any_of(names, differs)) return {};
+  for (double& number : numbers) number /= 100;
+  return numbers;
+}
+
 void RemoveUsualPrefix(std::span<std::string> names) {
   for (const std::string_view prefix : kUsualPrefixes) {
     const auto has_it = [&](const std::string& name) {

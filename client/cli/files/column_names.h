@@ -35,6 +35,12 @@ namespace calibd::cli {
 [[nodiscard]] std::vector<std::size_t> FindLevels(std::span<const std::string> names,
                                                   std::span<const double> levels);
 
+// Returns the levels that the names end in, as shares, such as 0.05 for q0.05, q05 or p5. Empty
+// unless each name ends in another number of the same kind: a share between 0 and 1, or after the
+// same text a percentage. Numbers that count from 0 or 1 are no levels, nor is a number in the only
+// name a percentage. Cost: O(n^2).
+[[nodiscard]] std::vector<double> LevelsOf(std::span<const std::string> names);
+
 // Removes a text such as prob_ or .pred_ with which all names begin, unless a name would be empty.
 void RemoveUsualPrefix(std::span<std::string> names);
 

@@ -267,6 +267,13 @@ absl::Status MatchClasses(const ColumnExpectation& expectation, const std::strin
 
 }  // namespace
 
+std::string DelimiterHint(std::span<const std::string> names) {
+  if (names.size() != 1) return "";
+  return names[0].find(' ') == std::string::npos
+             ? "; if the columns are not separated by commas, use --delimiter"
+             : "; if spaces separate the columns, use --delimiter ' '";
+}
+
 absl::StatusOr<char> ParseDelimiter(const std::string& text) {
   if (text == "tab" || text == "\\t") return '\t';
   if (text.size() == 1 && text != "\"" && text != "\n" && text != "\r") return text[0];
@@ -345,8 +352,9 @@ absl::StatusOr<std::size_t> FindColumn(const std::string& source, const char* op
   }
   const auto found = std::find(names.begin(), names.end(), stated);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  return FileError(source, absl::StrCat(option, " is ", Quote(stated),
-                                        ", expected one of the columns ", ListNames(names)));
+  return FileError(source,
+                   absl::StrCat(option, " is ", Quote(stated), ", expected one of the columns ",
+                                ListNames(names), DelimiterHint(names)));
 }
 
 absl::StatusOr<ColumnPlan> AssignColumns(const ColumnOptions& options, const UsualNames& usual,
@@ -387,7 +395,11 @@ absl::StatusOr<ColumnPlan> AssignColumns(const ColumnOptions& options, const Usu
     plan.features.push_back(*other);
   }
   if (!predictions.empty()) {
-    plan.values.assign(predictions.begin(), predictions.end());
+    for (const std::size_t column : predictions) {
+      if (std::ranges::find(options.dropped, names[column]) == options.dropped.end()) {
+        plan.values.push_back(column);
+      }
+    }
     return plan;
   }
   if (!options.predictions.empty() && !names.empty()) {

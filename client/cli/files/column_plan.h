@@ -87,6 +87,9 @@ struct ColumnExpectation {
 // Returns the delimiter: one character, or "tab". Errors: a usage fault.
 [[nodiscard]] absl::StatusOr<char> ParseDelimiter(const std::string& text);
 
+// What to do about a header with only one column, after "; ". Empty with several.
+[[nodiscard]] std::string DelimiterHint(std::span<const std::string> names);
+
 // Whether the first line of a CSV file is a header: as stated, or if its cells are names. These are
 // names if no cell is a number or missing, if one is the name of a stated column or a usual name,
 // or if the first is empty and the others are names, as pandas writes them with an index.

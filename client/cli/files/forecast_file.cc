@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -10,7 +11,9 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
@@ -39,30 +42,79 @@ absl::Status FindNormal(const std::string& source, std::span<const std::string> 
   for (const char* const name : {"mean", "standard_deviation"}) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end()) {
-      return FileError(
-          source, absl::StrCat("has no column named ", name, ": ",
-                               names.size() == 1
-                                   ? "if the columns are not separated by commas, use --delimiter"
-                                   : absl::StrCat("the columns are ", ListNames(names))));
+      return FileError(source, absl::StrCat("has no column named ", name, ": the columns are ",
+                                            ListNames(names), DelimiterHint(names)));
     }
     plan.values.push_back(static_cast<std::size_t>(found - names.begin()));
   }
   return absl::OkStatus();
 }
 
-// Finds the columns of quantiles by the levels in which their names end, such as q0.1 or p10.
-// Without such names, the columns are in the order of the levels.
-void FindQuantiles(const v1::Forecast& forecast, ColumnPlan& plan) {
+std::vector<std::string> NamesOfValues(const ColumnPlan& plan) {
   std::vector<std::string> names;
   for (const std::size_t column : plan.values) names.push_back(plan.names[column]);
-  const auto& levels = forecast.quantiles().levels();
-  const std::vector<std::size_t> found =
-      FindLevels(names, std::vector<double>(levels.begin(), levels.end()));
-  if (found.empty()) return;
+  return names;
+}
+
+// Finds the columns of quantiles by the levels in which their names end, such as q0.1 or p10.
+// Without such names, the columns are in the order of the levels. Errors: InvalidArgument if the
+// names state other levels.
+absl::Status FindQuantiles(const v1::Forecast& forecast, const std::string& source,
+                           ColumnPlan& plan) {
+  const std::vector<std::string> names = NamesOfValues(plan);
+  const std::vector<double> levels(forecast.quantiles().levels().begin(),
+                                   forecast.quantiles().levels().end());
+  const std::vector<std::size_t> found = FindLevels(names, levels);
+  const std::vector<double> named = LevelsOf(names);
+  if (found.empty()) {
+    if (named.empty()) return absl::OkStatus();
+    return FileError(
+        source, absl::StrCat("the columns ", ListNames(names),
+                             " are named after other levels than the forecast has: the levels are ",
+                             absl::StrJoin(levels, ","), ", and those of the names ",
+                             absl::StrJoin(named, ",")));
+  }
   std::vector<std::size_t> columns;
   columns.reserve(found.size());
   for (const std::size_t index : found) columns.push_back(plan.values[index]);
+  std::vector<std::string> unused;
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    if (std::ranges::find(found, k) == found.end()) unused.push_back(names[k]);
+  }
   plan.values = std::move(columns);
+  if (!named.empty() && !unused.empty()) {
+    return FileError(
+        source,
+        absl::StrCat("has ", names.size(), " columns of quantiles, ", ListNames(names),
+                     ", but there are ", levels.size(), " levels: ", absl::StrJoin(levels, ","),
+                     "; leave columns out with --drop-column ", absl::StrJoin(unused, ",")));
+  }
+  return absl::OkStatus();
+}
+
+// Errors: InvalidArgument if a draw or a quantile is named as a mean or a standard deviation.
+absl::Status RefuseMoments(const std::string& source, const ColumnPlan& plan) {
+  constexpr std::string_view kMoments[] = {
+      "mean", "mu", "standard_deviation", "std", "std_dev", "stddev", "stdev", "sd", "sigma"};
+  std::vector<std::string> moments;
+  for (const std::string& name : NamesOfValues(plan)) {
+    const std::string lower = absl::AsciiStrToLower(name);
+    if (std::ranges::find(kMoments, lower) != std::end(kMoments)) moments.push_back(name);
+  }
+  if (moments.empty()) return absl::OkStatus();
+  if (moments.size() == plan.values.size()) {
+    return FileError(
+        source,
+        absl::StrCat("has the columns ", ListNames(moments),
+                     ", which are Normal forecasts and no draws or quantiles: call them mean and "
+                     "standard_deviation and use --normals; for calibctl send, use a model of "
+                     "calibctl model create --forecast normal"));
+  }
+  const bool one = moments.size() == 1;
+  return FileError(
+      source, absl::StrCat("the column", one ? " " : "s ", ListNames(moments), one ? " is" : " are",
+                           " no draw and no quantile: leave it out with --drop-column ",
+                           absl::StrJoin(moments, ",")));
 }
 
 absl::StatusOr<ColumnPlan> Plan(const InputOptions& options, const v1::Forecast& forecast,
@@ -74,7 +126,10 @@ absl::StatusOr<ColumnPlan> Plan(const InputOptions& options, const v1::Forecast&
     CALIBD_RETURN_IF_ERROR(FindNormal(source, head.names, plan));
     return plan;
   }
-  if (forecast.has_quantiles() && !head.names.empty()) FindQuantiles(forecast, plan);
+  if (!head.names.empty()) {
+    if (forecast.has_quantiles()) CALIBD_RETURN_IF_ERROR(FindQuantiles(forecast, source, plan));
+    CALIBD_RETURN_IF_ERROR(RefuseMoments(source, plan));
+  }
   const std::size_t width = WidthOf(forecast);
   const bool one_more = width == 0 ? plan.values.size() > 1 : plan.values.size() == width + 1;
   if (one_more && plan.truths.empty() && options.labels.empty() && head.names.empty()) {

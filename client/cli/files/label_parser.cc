@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/command.h"
+#include "client/cli/files/column_names.h"
 #include "client/cli/files/text_row.h"
 
 namespace calibd::cli {
@@ -91,7 +92,7 @@ std::int64_t LabelParser::Find(std::string_view label) const {
   return *number == 1 ? *options_.positive_class : 1 - *options_.positive_class;
 }
 
-std::string LabelParser::Expected() const {
+std::string LabelParser::Expected(std::string_view label) const {
   if (options_.base.has_value()) {
     const int base = *options_.base;
     return absl::StrCat(base, "..", base + static_cast<std::int64_t>(options_.class_count) - 1,
@@ -101,8 +102,16 @@ std::string LabelParser::Expected() const {
                             : ", or one of the class names " + ListNames(options_.class_names));
   }
   if (options_.class_names.empty()) return "0, 1, True or False";
-  return absl::StrCat("one of the class names ", ListNames(options_.class_names),
-                      "; if the labels are class numbers, add --label-base 0 or 1");
+  std::string expected = "one of the class names " + ListNames(options_.class_names);
+  const bool is_number = ParseNumber(label).has_value() || ParseTruthValue(label).has_value();
+  if (is_number) expected += "; if the labels are class numbers, add --label-base 0 or 1";
+  if (!options_.names_of_columns || IsMissing(label)) return expected;
+  if (!is_number && AreNumbers(options_.class_names)) {
+    return expected +
+           ", which are the numbers of the columns: state the names of the classes in this order "
+           "with --class-names";
+  }
+  return expected + "; if one of these columns is no class, leave it out with --drop-column";
 }
 
 absl::StatusOr<std::int32_t> LabelParser::Parse(std::string_view label) const {
@@ -112,7 +121,7 @@ absl::StatusOr<std::int32_t> LabelParser::Parse(std::string_view label) const {
   }
   return absl::InvalidArgumentError(
       absl::StrCat(IsMissing(label) ? "the label is missing" : absl::StrCat("label ", Quote(label)),
-                   ", expected ", Expected()));
+                   ", expected ", Expected(label)));
 }
 
 }  // namespace calibd::cli

@@ -18,6 +18,8 @@ struct LabelOptions {
   std::optional<int> base;
   // In the order of the classes; empty if unknown.
   std::span<const std::string> class_names;
+  // Whether these names are those of the columns of the file.
+  bool names_of_columns = false;
   std::size_t class_count = 0;
   // If set and `base` is not, the labels 1 and True name this class, and 0 and False the other one.
   std::optional<std::int32_t> positive_class;
@@ -41,7 +43,8 @@ class LabelParser {
 
   // Returns -1 if the label is not a class.
   [[nodiscard]] std::int64_t Find(std::string_view label) const;
-  [[nodiscard]] std::string Expected() const;
+  // What was expected instead of this label.
+  [[nodiscard]] std::string Expected(std::string_view label) const;
 
   LabelOptions options_;
   absl::flat_hash_map<std::string, std::int32_t> classes_;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/probability.h"
@@ -182,6 +183,7 @@ class ClassReader {
     CALIBD_ASSIGN_OR_RETURN(
         parser_, LabelParser::Create({.base = options_.label_base,
                                       .class_names = class_names_,
+                                      .names_of_columns = options_.class_names.empty(),
                                       .class_count = class_count_,
                                       .positive_class = positive_class_,
                                       .names_need = file_.format == FileFormat::kCsv
@@ -246,6 +248,13 @@ std::vector<Violation> ApplySoftmax(Input& input, bool drop_invalid) {
   return {};
 }
 
+// The name of a column of values, or its number from 1.
+std::string NameOfValue(const Input& input, std::size_t k) {
+  const std::size_t column = input.columns.values[k];
+  return column < input.columns.names.size() ? input.columns.names[column]
+                                             : absl::StrCat(column + 1);
+}
+
 // Says that some columns of values hold the labels, if they do: 0 but for a 1 in each row, beside
 // columns of probabilities. Empty otherwise.
 std::string OneHotHint(const Input& input) {
@@ -265,10 +274,7 @@ std::string OneHotHint(const Input& input) {
   }
   std::vector<std::string> names;
   for (std::size_t k = 0; k < m; ++k) {
-    if (!whole[k]) continue;
-    const std::size_t column = input.columns.values[k];
-    names.push_back(column < input.columns.names.size() ? input.columns.names[column]
-                                                        : absl::StrCat(column + 1));
+    if (whole[k]) names.push_back(NameOfValue(input, k));
   }
   return absl::StrCat("; the columns ", ListNames(names),
                       " are 0 except for a 1 in each row: if they are the labels (one-hot), write "
@@ -276,15 +282,101 @@ std::string OneHotHint(const Input& input) {
                       "NumPy: argmax(axis=1))");
 }
 
+// The number of rows that the hints look at.
+constexpr std::size_t kHintRows = 100;
+
+// Whether all columns hold the probability of one positive class.
+bool HoldsPositiveClass(const Input& input) {
+  return input.class_count == 2 && input.columns.values[0] == input.columns.values[1];
+}
+
+// For each column of values, whether all values of the first rows are in [0, 1] and one is not 0.
+std::vector<bool> ColumnsWithin(const Input& input) {
+  const std::size_t m = input.class_count;
+  const std::size_t n = std::min(kHintRows, input.values.size() / m);
+  std::vector<bool> within(m, true);
+  std::vector<bool> zero(m, true);
+  for (std::size_t i = 0; i < n * m; ++i) {
+    const double value = input.values[i];
+    if (!(value >= 0 && value <= 1)) within[i % m] = false;
+    if (value != 0) zero[i % m] = false;
+  }
+  for (std::size_t k = 0; k < m; ++k) within[k] = within[k] && !zero[k];
+  return within;
+}
+
+// Whether the values of a row without these columns sum to 1.
+bool SumsTo1Without(std::span<const double> row, const std::vector<bool>& left_out) {
+  constexpr double kRounded = 0.02;
+  double sum = 0;
+  for (std::size_t k = 0; k < row.size(); ++k) sum += left_out[k] ? 0 : row[k];
+  return std::abs(sum - 1) < kRounded;
+}
+
+// Says which columns of values hold no probabilities of classes, if the others do; else empty. They
+// are those with values outside [0, 1], or else one column without which the rows sum to 1.
+std::string SurplusHint(const Input& input) {
+  // Fewer rows of logits may have a column within [0, 1].
+  constexpr std::size_t kEnoughRows = 10;
+  const std::size_t m = input.class_count;
+  const std::size_t n = std::min(kHintRows, input.values.size() / m);
+  if (HoldsPositiveClass(input)) return "";
+  const auto row = [&](std::size_t i) { return std::span(input.values).subspan(i * m, m); };
+  const std::vector<bool> none(m, false);
+  const auto is_prediction = [&](std::size_t i) {
+    return std::ranges::all_of(row(i), [](double value) { return value >= 0 && value <= 1; }) &&
+           SumsTo1Without(row(i), none);
+  };
+  std::size_t predictions = 0;
+  for (std::size_t i = 0; i < n; ++i) predictions += is_prediction(i) ? 1U : 0U;
+  if (2 * predictions >= n) return "";
+  const auto are_surplus = [&](const std::vector<bool>& columns) {
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!SumsTo1Without(row(i), columns)) return false;
+    }
+    return true;
+  };
+  std::vector<bool> surplus = ColumnsWithin(input);
+  surplus.flip();
+  const auto rest = m - static_cast<std::size_t>(std::ranges::count(surplus, true));
+  const bool one_score = rest == 1 && n >= kEnoughRows;
+  if (rest == m) {
+    // Without one of two columns, all values would be 1.
+    for (std::size_t k = 0; k < m && m > 2 && std::ranges::count(surplus, true) == 0; ++k) {
+      surplus[k] = true;
+      if (!are_surplus(surplus)) surplus[k] = false;
+    }
+  }
+  if (!one_score && (std::ranges::count(surplus, true) == 0 || !are_surplus(surplus))) return "";
+  std::vector<std::string> names;
+  std::vector<std::string> options;
+  std::string score;
+  for (std::size_t k = 0; k < m; ++k) {
+    const std::string name = NameOfValue(input, k);
+    if (!surplus[k]) {
+      score = Quote(name);
+      continue;
+    }
+    names.push_back(name);
+    options.push_back(OptionValue(name));
+  }
+  const bool one = names.size() == 1;
+  return absl::StrCat(
+      "; the column", one ? " " : "s ", ListNames(names),
+      one ? " seems to be no class" : " seem to be no classes",
+      one_score ? "" : ", because the others sum to 1",
+      one ? ": leave it out with --drop-column " : ": leave them out with --drop-column ",
+      absl::StrJoin(options, ","),
+      one_score ? ", and state with --positive-class whose probability " + score + " is" : "");
+}
+
 // Says what the values may be if most rows have one outside [0, 1]; empty otherwise.
 std::string ScaleHint(const Input& input) {
-  constexpr std::size_t kRows = 100;
   // The sum of the exponentials of logarithms with a few decimals.
   constexpr double kRounded = 0.02;
   const std::size_t m = input.class_count;
-  // The probability of a positive class stands in both columns.
-  const bool one_value = m == 2 && input.columns.values[0] == input.columns.values[1];
-  const std::size_t n = std::min(kRows, input.values.size() / m);
+  const bool one_value = HoldsPositiveClass(input);
+  const std::size_t n = std::min(kHintRows, input.values.size() / m);
   std::size_t outside = 0;
   std::size_t percentages = 0;
   std::size_t logarithms = 0;
@@ -301,7 +393,11 @@ std::string ScaleHint(const Input& input) {
   if (2 * outside <= n) return "";
   if (percentages == n) return "; are these percentages? divide them by 100";
   constexpr std::string_view kLogarithms = "logarithms of probabilities? replace each by its exp";
-  if (logarithms < n) return "; are these logits? add --logits";
+  if (logarithms < n) {
+    // A softmax of several columns has none of which all logits are in [0, 1], but for a 0.
+    const bool maybe = one_value || std::ranges::count(ColumnsWithin(input), true) == 0;
+    return maybe ? "; are these logits? add --logits" : "";
+  }
   // One value in each row may be either.
   return absl::StrCat("; are these ", std::string(kLogarithms),
                       one_value ? ", or if these are logits, add --logits" : "");
@@ -312,14 +408,22 @@ absl::Status Advise(const Input& input, const absl::Status& faults) {
   // The advice on row sums ends the message, instead of the description of each row.
   std::string text(faults.message());
   const bool little = absl::StrReplaceAll({{kRowSumAdvice, ""}}, &text) > 0;
-  const bool no_sum = absl::StrReplaceAll({{kNoSumAdvice, ""}}, &text) > 0;
+  const bool low = absl::StrReplaceAll({{kNoSumAdvice, ""}}, &text) > 0;
+  const bool large = absl::StrReplaceAll({{kLargeSumAdvice, ""}}, &text) > 0;
   if (const std::string one_hot = OneHotHint(input); !one_hot.empty()) {
     return absl::InvalidArgumentError(text + one_hot);
   }
-  if (little || no_sum) text += no_sum ? kNoSumAdvice : kRowSumAdvice;
+  if (const std::string surplus = SurplusHint(input); !surplus.empty()) {
+    return absl::InvalidArgumentError(text + surplus);
+  }
+  if (low || large) {
+    text += low ? kNoSumAdvice : kLargeSumAdvice;
+  } else if (little) {
+    text += kRowSumAdvice;
+  }
   const std::string scale = ScaleHint(input);
   // If the values are no probabilities, those that look like some would remain.
-  const bool may_drop = scale.empty() && !no_sum;
+  const bool may_drop = scale.empty() && !low && !large;
   return absl::InvalidArgumentError(
       absl::StrCat(text, scale, may_drop ? " (--drop-invalid leaves out invalid rows)" : ""));
 }
@@ -350,6 +454,12 @@ absl::StatusOr<Input> ReadInput(const InputOptions& stated, InputFile& file) {
   if (positive_class.has_value()) ExpandPositiveClass(options.logits, *positive_class, input);
   if (!options.labels.empty()) CALIBD_RETURN_IF_ERROR(reader.ReadLabels(input));
   if (input.class_names.empty()) input.class_names = reader.found_names();
+  if (input.class_names.empty() && options.label_base == 1) {
+    // Without names, answers would count the classes from 0.
+    for (std::size_t k = 1; k <= input.class_count; ++k) {
+      input.class_names.push_back(absl::StrCat(k));
+    }
+  }
   CALIBD_RETURN_IF_ERROR(ReadOtherFiles(options, input));
   if (options.labels_needed && options.labels.empty() && input.truths.empty() &&
       input.ids.empty()) {

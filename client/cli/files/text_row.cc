@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/text/printable.h"
 
 namespace calibd::cli {
 namespace {
@@ -44,7 +45,8 @@ std::string HintAtNotation(std::string_view text) {
 
 std::string Quote(std::string_view text) {
   const std::string_view shown = text.substr(0, kMaxQuotedBytes);
-  return absl::StrCat("\"", absl::CHexEscape(std::string(shown)),
+  // Letters stay readable, whatever their script.
+  return absl::StrCat("\"", EscapeUnprintable(absl::Utf8SafeCHexEscape(std::string(shown))),
                       shown.size() < text.size() ? "...\"" : "\"");
 }
 

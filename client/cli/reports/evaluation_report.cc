@@ -82,7 +82,7 @@ std::string DescribeClasses(const v1::Evaluation& evaluation) {
     rows.push_back({absl::StrCat(classes[k].class_index()), Signed(classes[k].skce_unbiased()),
                     Signed(classes[k].noise_floor_unbiased().upper_quantile())});
   }
-  return absl::StrCat("\nClasses by themselves, ",
+  return absl::StrCat("\nClasses by themselves, counted from 0, ",
                       shown < classes.size() ? absl::StrFormat("the %d largest", shown)
                                              : std::string("largest first"),
                       ":\n", FormatTable(rows));
@@ -234,10 +234,10 @@ std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
 std::string DescribeReliability(const v1::Reliability& reliability,
                                 const v1::Evaluation& evaluation) {
   const bool is_class_1 = evaluation.has_class_1_error() && reliability.class_index() == 1;
-  const std::string event = !reliability.has_class_index()
-                                ? std::string("the predicted class is right")
-                            : is_class_1 ? convert::Class1Event(evaluation.class_1_name())
-                                         : absl::StrCat("class ", reliability.class_index());
+  const std::string event =
+      !reliability.has_class_index() ? std::string("the predicted class is right")
+      : is_class_1                   ? convert::Class1Event(evaluation.class_1_name())
+                   : absl::StrCat("class ", reliability.class_index(), " (counted from 0)");
   Rows rows = {{"predicted", "n", "mean", "observed", "if calibrated", ""}};
   for (const v1::Reliability::Bin& bin : reliability.bins()) {
     rows.push_back(

@@ -394,6 +394,16 @@ std::string DescribeAlarms(const std::string& model,
   const int active = ActiveAlarms(alarms);
   std::string text =
       absl::StrCat(ShortName(model), ": ", CountAlarms(active), "\n", FormatTable(rows), notes);
+  const auto is_over_limit = [](const v1::Alarm& alarm) {
+    return alarm.kind() == v1::Alarm::OVER_LIMIT;
+  };
+  if (!std::ranges::all_of(alarms, is_over_limit)) {
+    text +=
+        "The row of an evidence or drift alarm is the one at which its threshold was reached. It "
+        "may have been counted long before the alarm was raised: the rows of the warm-up are "
+        "judged "
+        "only when it ends.\n";
+  }
   if (active > 0) {
     text += "`calibctl acknowledge MODEL ALARM` records that an alarm was dealt with.\n";
   }

@@ -60,6 +60,20 @@ std::string ConnectionError(const std::shared_ptr<grpc::Channel>& channel) {
   return v1::ModelService::NewStub(channel)->ListModels(&context, {}, &response).error_message();
 }
 
+// Says why a channel is not connected, if the reason is known; else empty. text: in the words of
+// gRPC.
+std::string ExplainConnection(const std::string& address, const std::string& text,
+                              const TlsOptions& tls) {
+  constexpr std::string_view kPortHint =
+      "the address has no port, and 443 is tried without one: state HOST:PORT, such as HOST:8460";
+  const bool has_port = address.find(':') != std::string::npos;
+  if (text.find("DNS resolution failed") != std::string::npos) {
+    return "the name of the host has no address";
+  }
+  const std::string cause = ExplainTls(text, tls);
+  return cause.empty() && !has_port ? std::string(kPortHint) : cause;
+}
+
 // Waits until the delay is over or a stop is requested.
 void WaitFor(std::chrono::milliseconds delay, const std::stop_token& stop) {
   std::mutex mutex;
@@ -267,9 +281,10 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
     const Clock::time_point now = Clock::now();
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || now >= deadline) {
       // A silent peer says nothing that could be explained.
-      const std::string cause = state == GRPC_CHANNEL_TRANSIENT_FAILURE
-                                    ? ExplainTls(ConnectionError(channel), options.tls)
-                                    : "";
+      const std::string cause =
+          state == GRPC_CHANNEL_TRANSIENT_FAILURE
+              ? ExplainConnection(address, ConnectionError(channel), options.tls)
+              : "";
       return absl::UnavailableError(
           absl::StrCat("no calibd server answers at ", address, cause.empty() ? "" : ": ", cause));
     }

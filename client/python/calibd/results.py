@@ -265,7 +265,7 @@ def _reliability_svg(model: str, reliability: evaluation.Reliability,
     is_class_1 = reliability.class_index == 1 and evaluated.HasField("class_1_error")
     event = ("the predicted class is right" if not reliability.HasField("class_index")
              else _class_1(evaluated.class_1_name) if is_class_1
-             else f"class {reliability.class_index}")
+             else f"class {reliability.class_index} (counted from 0)")
     points = [Point(b.lower, b.upper, b.n, b.mean_prediction, b.frequency) for b in reliability.bins]
     band = [Band(b.prediction, b.consistency.lower, b.consistency.upper)
             for b in reliability.corp_band]

@@ -126,6 +126,11 @@ TEST(CalibctlEstimateTest, ExplainsWrongUse) {
   CalibctlRun lens(EstimateArguments(files, {"--lens", "class_wise"}));
   EXPECT_EQ(lens.exit_code(), 1);
   EXPECT_THAT(lens.error(), HasSubstr("lens is class_wise, expected canonical"));
+  CalibctlRun groups({"estimate", "p.csv", "--label-column", "y", "--group-column", "shop"});
+  EXPECT_EQ(groups.exit_code(), 2);
+  EXPECT_THAT(groups.error(),
+              HasSubstr("estimate has no answer for each group: leave the column out "
+                        "with --drop-column shop"));
 }
 
 }  // namespace

@@ -79,6 +79,10 @@ TEST_F(CalibctlEvaluateForecastsTest, FeaturesAndGroupsAddTests) {
   EXPECT_EQ(p_values.at("individual"), 1.0 / 200);
   EXPECT_GT(p_values.at("local"), 0.01);
   EXPECT_GT(p_values.at("group"), 0.01);
+  CalibctlRun groups({"evaluate-forecasts", "--normals", path, "--seed", "1", "--replicates", "99",
+                      "--group-column", "region", "--drop-column", "temperature,humidity"});
+  ASSERT_EQ(groups.exit_code(), 0) << groups.error();
+  EXPECT_THAT(groups.output(), HasSubstr("The groups enter only the test of the form group."));
   // Features are not draws.
   CalibctlRun samples({"evaluate-forecasts", "--samples",
                        Write("draws.csv", "a,b,x,outcome\n1,2,9,3\n2,1,7,0\n"), "--feature-column",

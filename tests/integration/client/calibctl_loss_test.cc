@@ -254,8 +254,7 @@ TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
   EXPECT_THAT(file_error("mu,sd,y\n1,2,3\n"),
               HasSubstr("has no column named mean: the columns are \"mu\", \"sd\", \"y\""));
   EXPECT_THAT(file_error("mean:standard_deviation:outcome\n1:2:3\n"),
-              HasSubstr("has no column named mean: if the columns are not separated by commas, use "
-                        "--delimiter"));
+              HasSubstr("; if the columns are not separated by commas, use --delimiter"));
   EXPECT_THAT(file_error("1,2,3\n4,x,5\n"), HasSubstr("bad.csv line 2, column 2: \"x\" is not"));
   EXPECT_THAT(file_error("1,2,3\n4,5\n"), HasSubstr("the line has 2 columns, expected 3"));
   EXPECT_THAT(file_error("1,2,3\n4,-5,6\n"), HasSubstr("bad.csv line 2, standard_deviation is -5"));

@@ -200,6 +200,43 @@ TEST_F(CalibctlServedTest, SendMatchesColumnsAndLabelsToTheClassesByName) {
                                        "the columns \"dog\", \"cat\""));
 }
 
+TEST_F(CalibctlServedTest, SendNamesTheClassesByTheNumbersOfTheLabels) {
+  const TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::string& text) {
+    const std::string path = folder.path() / name;
+    std::ofstream(path) << text;
+    return path;
+  };
+  const std::string rows = write("rows.csv", "0.5,0.25,0.25,3\n0.25,0.5,0.25,1\n");
+  const std::vector<std::string> send = {"--labels-last-column", "--label-base", "1"};
+  const auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), send.begin(), send.end());
+    return arguments;
+  };
+  RunJson(with({"send", "numbers", rows, "--create"}));
+  EXPECT_EQ(RunJson({"model", "show", "numbers"}).at("classes").at("names"),
+            nlohmann::json({"1", "2", "3"}));
+  // The rows of the second call belong to the same classes.
+  EXPECT_EQ(RunJson(with({"send", "numbers", rows})).at("acceptedRows"), "2");
+  RunJson({"model", "create", "positions", "--classes", "3"});
+  const auto note = Run(with({"send", "positions", rows}));
+  EXPECT_EQ(note->exit_code(), 0) << note->error();
+  EXPECT_THAT(note->error(), HasSubstr("models/positions declares no class names and counts its "
+                                       "classes from 0: your label 1 is its class 0"));
+}
+
+TEST_F(CalibctlServedTest, SendCreatesNoModelForAFileWithAColumnTooMany) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "age.csv";
+  std::ofstream(path) << "no,yes,age,label\n0.25,0.75,55,yes\n0.5,0.5,60,no\n";
+  const auto refused = Run({"send", "aged", path, "--label-column", "label", "--create"});
+  EXPECT_EQ(refused->exit_code(), 1);
+  EXPECT_THAT(refused->error(), HasSubstr("leave it out with --drop-column age"));
+  EXPECT_EQ(Run({"model", "show", "aged"})->exit_code(), 1);
+  RunJson({"send", "aged", path, "--label-column", "label", "--create", "--drop-column", "age"});
+  EXPECT_EQ(RunJson({"model", "show", "aged"}).at("classes").at("count"), 2);
+}
+
 TEST_F(CalibctlServedTest, SendChecksTimesAndStopsAtARejectionOfEveryBatch) {
   const TemporaryFolder folder;
   const auto write = [&](const char* name, const std::string& content) {

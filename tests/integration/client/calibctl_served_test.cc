@@ -521,6 +521,9 @@ TEST_F(CalibctlServedTest, NoServerIsAnOperationalError) {
   const auto run = Run({"model", "list"});
   EXPECT_EQ(run->exit_code(), 1);
   EXPECT_THAT(run->error(), HasSubstr("no calibd server answers at"));
+  CalibctlRun no_port({"--server", "localhost", "model", "list"});
+  EXPECT_EQ(no_port.exit_code(), 1);
+  EXPECT_THAT(no_port.error(), HasSubstr("the address has no port"));
 }
 
 TEST_F(CalibctlServedTest, BackupAndVerifyPrintTheirResultInALine) {

@@ -61,6 +61,17 @@ TEST(FindLevelsTest, FindsSharesAndPercentages) {
   EXPECT_THAT(FindLevels(Names{"low", "high"}, std::vector{0.1, 0.9}), IsEmpty());
 }
 
+TEST(LevelsOfTest, ReadsSharesAndPercentages) {
+  EXPECT_THAT(LevelsOf(Names{"q0.05", "x.5"}), ElementsAre(0.05, 0.5));
+  EXPECT_THAT(LevelsOf(Names{"p5", "p50"}), ElementsAre(0.05, 0.5));
+  EXPECT_THAT(LevelsOf(Names{"median0.5"}), ElementsAre(0.5));
+  for (const Names& names :
+       {Names{"q1", "q2"}, Names{"low80", "high80"}, Names{"lo10", "hi90"}, Names{"q5", "q0.5"},
+        Names{"q5", "q"}, Names{"model2"}, Names{"q0.5", "q1000"}, Names{}}) {
+    EXPECT_THAT(LevelsOf(names), IsEmpty());
+  }
+}
+
 TEST(RemoveUsualPrefixTest, RemovesWhatAllNamesShare) {
   Names names = {".pred_no", ".pred_yes"};
   RemoveUsualPrefix(names);

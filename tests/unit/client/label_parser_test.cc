@@ -44,9 +44,17 @@ TEST(LabelParserTest, ReadsClassNames) {
   EXPECT_EQ(Parse(names, "dog"), 1);
   EXPECT_EQ(Parse(names, "1"), -1) << "a number is not guessed to be an index";
   EXPECT_EQ(Parse(names, "True"), -1);
-  EXPECT_THAT(LabelErrorOf(names, "cow"),
-              AllOf(HasSubstr("\"cow\", expected one of the class names \"cat\", \"dog\""),
-                    HasSubstr("--label-base")));
+  EXPECT_EQ(LabelErrorOf(names, "cow"),
+            "label \"cow\", expected one of the class names \"cat\", \"dog\"");
+  EXPECT_EQ(LabelErrorOf(names, "1"),
+            "label \"1\", expected one of the class names \"cat\", \"dog\"; if the labels are "
+            "class numbers, add --label-base 0 or 1");
+  LabelOptions columns = names;
+  columns.names_of_columns = true;
+  for (const char* const label : {"True", "cow"}) {
+    EXPECT_THAT(LabelErrorOf(columns, label),
+                HasSubstr("if one of these columns is no class, leave it out with --drop-column"));
+  }
   LabelOptions both = names;
   both.base = 1;
   EXPECT_EQ(Parse(both, "2"), 1);
@@ -60,6 +68,15 @@ TEST(LabelParserTest, MatchesNumbersToNamesThatAreNumbers) {
   EXPECT_EQ(Parse(names, "1"), 1);
   EXPECT_EQ(Parse(names, "10.0"), 0);
   EXPECT_EQ(Parse(names, "0"), -1);
+  const std::vector<std::string> places = {"0", "1"};
+  const LabelOptions columns = {.base = {},
+                                .class_names = places,
+                                .names_of_columns = true,
+                                .class_count = 2,
+                                .positive_class = {}};
+  EXPECT_THAT(LabelErrorOf(columns, "yes"),
+              AllOf(HasSubstr("state the names of the classes in this order with --class-names"),
+                    Not(HasSubstr("--label-base"))));
 }
 
 TEST(LabelParserTest, ReadsTruthValuesAsThePositiveClass) {

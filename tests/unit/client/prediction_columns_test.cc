@@ -21,6 +21,7 @@ using ::testing::AllOf;
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 class PredictionColumnsTest : public PredictionFiles {};
@@ -200,6 +201,69 @@ TEST_F(PredictionColumnsTest, SuggestsThatValuesArePercentagesLogitsOrLogarithms
               AllOf(HasSubstr("are these logarithms of probabilities? replace each by its exp"),
                     Not(HasSubstr("--logits"))));
   EXPECT_THAT(fault("-0.105,-1\n-0.2,-3\n"), HasSubstr("are these logits? add --logits"));
+}
+
+TEST_F(PredictionColumnsTest, NamesAColumnThatIsNoClass) {
+  const auto fault = [&](const std::string& header, const std::string& row, int rows) {
+    std::string text = header + "\n";
+    std::string labels;
+    for (int i = 0; i < rows; ++i) {
+      text += row + "\n";
+      labels += "0\n";
+    }
+    InputOptions options = Predictions("p.csv", text);
+    options.labels = Write("l.csv", labels);
+    options.label_base = 0;
+    return std::string(ReadObservations(options, 0).status().message());
+  };
+  EXPECT_THAT(
+      fault("no,yes,age", "0.3,0.7,55", 2),
+      AllOf(HasSubstr("column 3 (\"age\") is 55"),
+            HasSubstr("; the column \"age\" seems to be no class, because the others sum to "
+                      "1: leave it out with --drop-column age"),
+            Not(HasSubstr("logits")), Not(HasSubstr("--drop-invalid"))));
+  EXPECT_THAT(fault("id,no,yes,age", "17,0.3,0.7,55", 2),
+              HasSubstr("leave them out with --drop-column id,age"));
+  EXPECT_THAT(fault("no,yes,weight", "0.3,0.7,0.6", 2),
+              AllOf(HasSubstr("sums to 1.6"), HasSubstr("leave it out with --drop-column weight"),
+                    Not(HasSubstr("may be missing"))));
+  EXPECT_THAT(
+      fault("id,score", "17,0.3", 10),
+      HasSubstr("the column \"id\" seems to be no class: leave it out with --drop-column id, "
+                "and state with --positive-class whose probability \"score\" is"));
+  // Logits, of which the first is the reference.
+  EXPECT_THAT(fault("a,b,c", "0,1.5,-3", 10), HasSubstr("are these logits? add --logits"));
+  // No other columns are probabilities of classes.
+  EXPECT_THAT(fault("a,b,age", "0.3,0.3,55", 10),
+              AllOf(Not(HasSubstr("logits")), Not(HasSubstr("no class"))));
+  EXPECT_THAT(fault("a,b,c", "0.9,0.8,0.7", 2),
+              AllOf(HasSubstr("one value may be no probability of a class"),
+                    Not(HasSubstr("--drop-column"))));
+}
+
+TEST_F(PredictionColumnsTest, ClassesHaveTheNumbersOfTheLabels) {
+  InputOptions options = Predictions("p.csv", "0.5,0.3,0.2,3\n");
+  options.labels_last_column = true;
+  options.label_base = 1;
+  EXPECT_THAT(ParseInput(options).class_names, ElementsAre("1", "2", "3"));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(2));
+  options = Predictions("p.csv", "0.5,2\n");
+  options.labels_last_column = true;
+  options.label_base = 1;
+  options.positive_class = "2";
+  EXPECT_THAT(ParseInput(options).class_names, ElementsAre("1", "2"));
+  options.label_base = 0;
+  options.positive_class = "1";
+  options.predictions = Write("p.csv", "0.5,1\n");
+  EXPECT_THAT(ParseInput(options).class_names, IsEmpty());
+}
+
+TEST_F(PredictionColumnsTest, NamesTheDelimiterOfAHeaderOfOneColumn) {
+  InputOptions options = Predictions("p.csv", "cat dog label\n0.3 0.7 cat\n");
+  options.columns.label = "label";
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("use --delimiter ' '"));
+  options.columns.delimiter = " ";
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.3, 0.7));
 }
 
 TEST_F(PredictionColumnsTest, SuggestsWhatATextInTheFirstRowMayBe) {

@@ -200,7 +200,10 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
           "1         drift     eu  1970-01-02 00:00 UTC  310  drift detector crossed 10^6  "
           "1970-01-02 "
           "00:00 UTC\n"
-          "alarm 1: re?[31mcalibrated\n"));
+          "alarm 1: re?[31mcalibrated\n"
+          "The row of an evidence or drift alarm is the one at which its threshold was reached. It "
+          "may have been counted long before the alarm was raised: the rows of the warm-up are "
+          "judged only when it ends.\n"));
   EXPECT_THAT(text, HasSubstr("e-BH over the 1 tested groups of 2 rejects 1, however often "
                               "one looks: the expected share of calibrated groups among them is at "
                               "most 1 %.\n"));
@@ -231,7 +234,8 @@ TEST(VerdictReportTest, AnAlarmAboutTheLimitSaysWhatItFound) {
   crossing.set_is_recent(true);
   crossing.set_first_observation(29697);
   EXPECT_THAT(DescribeAlarms("models/m", alarms),
-              AllOf(HasSubstr("newest rows off by more than 2 points"), Not(HasSubstr("29697"))));
+              AllOf(HasSubstr("newest rows off by more than 2 points"), Not(HasSubstr("29697")),
+                    Not(HasSubstr("warm-up"))));
   crossing.mutable_error()->set_estimate(0.205);
   crossing.mutable_error()->set_lower(0.105);
   crossing.mutable_error()->set_upper(0.305);

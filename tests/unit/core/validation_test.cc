@@ -84,9 +84,10 @@ TEST(ValidationTest, NamesRowAndValue) {
   EXPECT_EQ(
       Check({0.3, 0.7, 0.61, 0.7}, {0, 1}),
       "rows[1].probabilities sums to 1.31, off by 0.31, more than the tolerance of 0.001: the "
-      "probabilities of classes sum to 1, so one may be missing; if the classes do not exclude "
-      "each other, they are several labels (calibctl evaluate-labels, calibctl model create "
-      "--labels)");
+      "probabilities of classes sum to 1, so one value may be no probability of a class; if the "
+      "classes do not exclude each other, they are several labels (calibctl evaluate-labels, "
+      "calibctl model create --labels)");
+  EXPECT_THAT(Check({0.3, 0.4}, {0}), HasSubstr("sum to 1, so one may be missing; if"));
   EXPECT_EQ(Check({0.3, 0.7, 1.5, -0.5}, {0, 1}),
             "rows[1].probabilities[0] is 1.5, expected a number in [0, 1]");
   EXPECT_EQ(Check({-0.25, 1.25}, {0}),

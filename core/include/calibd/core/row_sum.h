@@ -45,17 +45,22 @@ inline constexpr double kMaxRowSumTolerance = 0.1;
   return {text.data(), end.ptr};
 }
 
-// What to do about a sum that is a little off, and about one that no tolerance allows. The values
-// of the latter are no probabilities of classes, and dividing them by their sum would hide that.
+// What to do about a sum that is a little off, and about sums below and above 1 that no tolerance
+// allows. The values of the latter two are no probabilities of classes, and dividing them by their
+// sum would hide that.
 inline constexpr char kRowSumAdvice[] =
     ": normalise the rows (calibctl --renormalise), or declare a larger row_sum_tolerance";
 inline constexpr char kNoSumAdvice[] =
     ": the probabilities of classes sum to 1, so one may be missing; if the classes do not exclude "
     "each other, they are several labels (calibctl evaluate-labels, calibctl model create "
     "--labels)";
+inline constexpr char kLargeSumAdvice[] =
+    ": the probabilities of classes sum to 1, so one value may be no probability of a class; if "
+    "the classes do not exclude each other, they are several labels (calibctl evaluate-labels, "
+    "calibctl model create --labels)";
 
-// Describes a sum that IsRowSum rejects: how far it is off, and then kRowSumAdvice, or kNoSumAdvice
-// if it is off by more than kMaxRowSumTolerance.
+// Describes a sum that IsRowSum rejects: how far it is off, and then kRowSumAdvice, or if it is off
+// by more than kMaxRowSumTolerance, kNoSumAdvice or kLargeSumAdvice.
 [[nodiscard]] inline std::string DescribeRowSum(double sum, double tolerance) {
   const auto digits = [](double value, int count) {
     std::array<char, 32> text;
@@ -66,7 +71,9 @@ inline constexpr char kNoSumAdvice[] =
   const double off = std::abs(sum - 1);
   return "sums to " + digits(sum, 10) + ", off by " + digits(off, 4) +
          ", more than the tolerance of " + Exact(tolerance) +
-         (off > kMaxRowSumTolerance ? kNoSumAdvice : kRowSumAdvice);
+         (off <= kMaxRowSumTolerance ? kRowSumAdvice
+          : sum < 1                  ? kNoSumAdvice
+                                     : kLargeSumAdvice);
 }
 
 }  // namespace calibd
