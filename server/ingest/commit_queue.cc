@@ -28,6 +28,8 @@ constexpr std::chrono::seconds kSharedTime{1};
 constexpr std::size_t kTaskBytes = std::size_t{256} << 10;
 // The cost of an operation in addition to its bytes, in bytes.
 constexpr std::size_t kOperationCost = std::size_t{1} << 10;
+// A transaction may have this many operations even if there is no memory for more.
+constexpr std::size_t kLeastOperations = 16;
 // Delay between two checks whether a full store has room.
 constexpr std::chrono::seconds kRoomInterval{1};
 
@@ -44,6 +46,17 @@ absl::Status Guard(const Function& function) {
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat("the storage thread failed: ", error.what()));
   }
+}
+
+// Makes room for one more operation. Returns false if there is no memory for it.
+bool HasRoom(std::vector<std::shared_ptr<Operation>>& operations) {
+  if (operations.size() < operations.capacity()) return true;
+  try {
+    operations.reserve(2 * operations.size());
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
 }
 
 absl::Status FailedBefore(const absl::Status& failure) {
@@ -119,8 +132,10 @@ void CommitQueue::Stop() {
 
 void CommitQueue::Run() {
   pthread_setname_np(pthread_self(), "calibd-store");
+  std::vector<std::shared_ptr<Operation>> operations;
+  operations.reserve(kLeastOperations);
   while (true) {
-    std::vector<std::shared_ptr<Operation>> operations;
+    operations.clear();
     {
       std::unique_lock lock(mutex_);
       writing_ = 0;
@@ -130,7 +145,7 @@ void CommitQueue::Run() {
       // A full store is checked repeatedly.
       changed_.wait_for(lock, kRoomInterval, has_work);
       if (queue_.empty() && stopping_) return;
-      operations = TakeTransaction();
+      TakeTransaction(operations);
       writing_ = operations.size();
     }
     if (operations.empty()) Maintain(Outcome::kCommitted);
@@ -138,8 +153,7 @@ void CommitQueue::Run() {
   }
 }
 
-std::vector<std::shared_ptr<Operation>> CommitQueue::TakeTransaction() {
-  std::vector<std::shared_ptr<Operation>> operations;
+void CommitQueue::TakeTransaction(std::vector<std::shared_ptr<Operation>>& operations) {
   auto target = Operation::Target::kNone;
   const auto now = std::chrono::steady_clock::now();
   if (flows_.size() > 1) shared_until_ = now + kSharedTime;
@@ -151,13 +165,13 @@ std::vector<std::shared_ptr<Operation>> CommitQueue::TakeTransaction() {
     } else if (next != target && next != Operation::Target::kNone) {
       break;
     }
+    if (!HasRoom(operations)) break;
     bytes += queue_.front()->bytes();
     operations.push_back(queue_.Pop());
   }
   // Flows that are not ahead need no entry.
   absl::erase_if(
       flows_, [this](const auto& flow) { return queue_.empty() || flow.second <= queue_.now(); });
-  return operations;
 }
 
 std::size_t CommitQueue::Commit(Operations operations) {

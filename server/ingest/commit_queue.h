@@ -135,8 +135,9 @@ class CommitQueue {
   using Operations = std::span<std::shared_ptr<Operation>>;
 
   void Run();
-  // Removes and returns the operations of the next transaction. Requires mutex_.
-  [[nodiscard]] std::vector<std::shared_ptr<Operation>> TakeTransaction();
+  // Moves the operations of the next transaction to the vector, which has room for some. Requires
+  // mutex_.
+  void TakeTransaction(std::vector<std::shared_ptr<Operation>>& operations);
   // Commits a transaction and passes its operations on. Limits the number of appended operations by
   // the size of the transaction; returns the number.
   std::size_t Commit(Operations operations);

@@ -18,7 +18,7 @@ void ConnectionSlots::Slot::SetIdle(bool idle) {
   if (idle) {
     slots_.EnterIdle(*this, peer);
   } else {
-    peer.idle.erase(position_);
+    Leave(*this, peer.idle);
   }
 }
 
@@ -27,10 +27,7 @@ bool ConnectionSlots::Slot::restricted() {
   bool restricted = false;
   {
     const std::lock_guard lock(slots_.mutex_);
-    const auto position = position_;
-    if (state_ == State::kRestricted && slots_.TakeRegularSlot(*this, evicted)) {
-      slots_.restricted_.erase(position);
-    }
+    if (state_ == State::kRestricted) static_cast<void>(slots_.TakeRegularSlot(*this, evicted));
     restricted = admits_health_checks_only_;
   }
   if (evicted) evicted();
@@ -60,6 +57,7 @@ bool ConnectionSlots::TakeRegularSlot(Slot& slot, Evicted& evicted) {
   Peer& peer = peers_[slot.address_];
   ++peer.connections;
   ++regular_;
+  if (slot.state_ == Slot::State::kRestricted) Leave(slot, restricted_);
   slot.state_ = Slot::State::kRegular;
   slot.admits_health_checks_only_ = false;
   if (slot.idle_) EnterIdle(slot, peer);
@@ -71,7 +69,7 @@ bool ConnectionSlots::TakeRestrictedSlot(Slot& slot, Evicted& evicted) {
       (restricted_.empty() || !Evict(restricted_.front(), evicted))) {
     return false;
   }
-  slot.position_ = restricted_.insert(restricted_.end(), &slot);
+  restricted_.splice(restricted_.end(), slot.place_);
   slot.state_ = Slot::State::kRestricted;
   slot.admits_health_checks_only_ = true;
   return true;
@@ -79,10 +77,11 @@ bool ConnectionSlots::TakeRestrictedSlot(Slot& slot, Evicted& evicted) {
 
 bool ConnectionSlots::Evict(Slot* slot, Evicted& evicted) {
   if (slot == nullptr || evicted_ >= limits_.total) return false;
+  // This may throw, so it is first.
+  evicted = slot->close_;
   Release(*slot);
   slot->state_ = Slot::State::kEvicted;
   ++evicted_;
-  evicted = slot->close_;
   return true;
 }
 
@@ -103,7 +102,7 @@ void ConnectionSlots::Release(Slot& slot) {
     case Slot::State::kNone:
       return;
     case Slot::State::kRestricted:
-      restricted_.erase(slot.position_);
+      Leave(slot, restricted_);
       return;
     case Slot::State::kEvicted:
       --evicted_;
@@ -112,14 +111,18 @@ void ConnectionSlots::Release(Slot& slot) {
       break;
   }
   const auto peer = peers_.find(slot.address_);
-  if (slot.idle_) peer->second.idle.erase(slot.position_);
+  if (slot.idle_) Leave(slot, peer->second.idle);
   --regular_;
   if (--peer->second.connections == 0) peers_.erase(peer);
 }
 
-void ConnectionSlots::EnterIdle(Slot& slot, Peer& peer) {
+void ConnectionSlots::Leave(Slot& slot, std::list<Slot*>& list) noexcept {
+  slot.place_.splice(slot.place_.end(), list, slot.position_);
+}
+
+void ConnectionSlots::EnterIdle(Slot& slot, Peer& peer) noexcept {
   slot.idle_since_ = ++idle_count_;
-  slot.position_ = peer.idle.insert(peer.idle.end(), &slot);
+  peer.idle.splice(peer.idle.end(), slot.place_);
 }
 
 }  // namespace calibd::server

@@ -62,9 +62,10 @@ class ConnectionSlots {
     bool admits_health_checks_only_ = false;
     bool idle_ = true;
     std::uint64_t idle_since_ = 0;
-    // Position in the list of restricted slots, or, for a regular idle slot, in the list of its
-    // address.
-    std::list<Slot*>::iterator position_;
+    // One element, which is in the list of restricted slots, or, for a regular idle slot, in the
+    // list of its address. Otherwise it is in place_. So no move between lists needs memory.
+    std::list<Slot*> place_{this};
+    const std::list<Slot*>::iterator position_ = place_.begin();
   };
 
   explicit ConnectionSlots(const Limits& limits) : limits_(limits) {}
@@ -99,7 +100,8 @@ class ConnectionSlots {
   bool Evict(Slot* slot, Evicted& evicted);
   Slot* LongestIdleOfMostIdle();
   void Release(Slot& slot);
-  void EnterIdle(Slot& slot, Peer& peer);
+  static void Leave(Slot& slot, std::list<Slot*>& list) noexcept;
+  void EnterIdle(Slot& slot, Peer& peer) noexcept;
 
   const Limits limits_;
   std::mutex mutex_;
