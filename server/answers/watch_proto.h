@@ -32,7 +32,8 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
                     const Verdict& verdict, GroupsShown shown,
                     v1::GetCalibrationResponse& response);
 
-// Adds the reasons why the evidence may be false or misleading that the newest rows show.
+// Adds the reasons why the evidence may be false or misleading that the newest rows show, and sets
+// rows_are_doubtful. response: with `error` and `label_arrivals`.
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                 v1::GetCalibrationResponse& response);
 

@@ -53,7 +53,7 @@ class RowScreen {
     // most 1e-4 at each look. For outcomes, the expectation of each is that given the repeat
     // instead of the earlier row, which is the same bound in reversed time.
     //
-    // disagreement: V is multiplied by it. Labels differ so much less often, in (0, 1], than the
+    // disagreement: V is multiplied by it. Labels differ so much less often, in [0, 1], than the
     // predictions say, also of rows that were counted once.
     [[nodiscard]] bool LabelsAgreeTooOften(double disagreement) const noexcept;
     // True if half of the repeats, and at least ten, follow the earlier rows in their order, as in

@@ -103,10 +103,10 @@ def states():
         # A stretch that begins at row 1025 is on average within the limit.
         "ten_average_recovered": (Situation(
             {**ten, "error_limit": 0.12}, [classes(241, 2000, 0.3), classes(242, 6500)], over),
-                                  {"verdict": r", recovered since row (2049|3073) "}),
+                                  {"verdict": r", recovered since [-\d]+ [\d:]+ UTC \(row (2049|3073)\) "}),
         "number_average_recovered": (Situation(
             {"forecast": "normal", "error_limit": 0.12}, [numbers(243, 3000, 2.5), numbers(244, 5500)],
-            over), {"verdict": r", recovered since row (3073|4097) "}),
+            over), {"verdict": r", recovered since [-\d]+ [\d:]+ UTC \(row (3073|4097)\) "}),
         "labels_average_recovered": (Situation(
             {**labels, "error_limit": 0.1},
             [several_labels(245, 2000, (0, 0, 0.4)), several_labels(246, 6100, (0, 0, 0))], over),

@@ -51,7 +51,7 @@ void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
           "limit, acknowledged or not), miscalibration (calibration is rejected), drift, "
           "undecided (the answer about the limit, or too little data) and stale (no row for "
           "stale_after, so that the rest says nothing of now). A model with too few "
-          "rows to answer any of these fails too, and the text says how many it has")
+          "rows to answer any of the others fails too, and the text says how many it has")
       ->delimiter(',')
       ->check(CLI::IsMember({"over-limit", "miscalibration", "drift", "undecided", "stale"}));
 }
@@ -107,6 +107,7 @@ std::string DescribeInsufficientData(const std::string& model, const VerdictGate
   }
   std::int64_t needed = 0;
   for (const std::string& what : gate) {
+    if (what == "stale") continue;
     needed = std::max(
         needed, what == "over-limit" ? NeededForLimit(error, watch) : watch.observations_needed());
   }

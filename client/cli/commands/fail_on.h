@@ -15,8 +15,8 @@
 
 namespace calibd::cli {
 
-// --fail-on over-limit|miscalibration|drift|undecided|stale: converts a verdict to an exit code, so that
-// calibctl can be a gate in a pipeline.
+// --fail-on over-limit|miscalibration|drift|undecided|stale: converts a verdict to an exit code, so
+// that calibctl can be a gate in a pipeline.
 using VerdictGate = std::vector<std::string>;
 void AddVerdictGate(CLI::App& command, VerdictGate& gate);
 

@@ -148,7 +148,7 @@ def surplus_hint(matrix: Floats) -> str:
     inside = (rows >= 0) & (rows <= 1)
     if 2 * (inside.all(axis=1) & _is_one(rows.sum(axis=1))).sum() >= len(rows):
         return ""
-    outside = np.flatnonzero(~inside.all(axis=0) | ~rows.any(axis=0))
+    outside = np.flatnonzero(~inside.all(axis=0))
     others = [outside] if outside.size else [np.array([k]) for k in range(rows.shape[1])]
     for columns in others:
         if columns.size < rows.shape[1] and _is_one(np.delete(rows, columns, 1).sum(axis=1)).all():

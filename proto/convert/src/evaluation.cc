@@ -175,6 +175,7 @@ absl::Status CheckOnlyReliability(const v1::EvaluateRequest& request) {
                             : request.consistency_replicates() > 0 ? "consistency_replicates"
                             : request.cme_test_locations() > 0     ? "cme_test_locations"
                             : request.actions_size() > 0           ? "actions"
+                            : request.replicates() > 0             ? "replicates"
                                                                    : nullptr;
   if (other == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("reliability_only is set together with ", other,

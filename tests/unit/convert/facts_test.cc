@@ -49,7 +49,7 @@ TEST(LabelTableTest, ALabelSaysSinceWhichRowItIsCounted) {
             "points");
   v1::DatedChange change;
   change.set_to_observation(5184);
-  AddTable(labels, change);
+  AddTable(labels, false, change);
   EXPECT_THAT(CellsOfRow(labels, 0).back(),
               StartsWith("on average within the limit since row 5121, rejected"));
 }

@@ -60,7 +60,7 @@ TEST(HowBadLineTest, TheDirectionHasASign) {
   // The average gap is at most 1 point, so that an error of 4 points has both directions.
   *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, 0);
   EXPECT_THAT(HowBad(answer), EndsWith("over-confident for some predictions and under-confident "
-                                       "for others, which cancels on average"));
+                                       "for others, which cancels in part"));
 }
 
 TEST(HowBadLineTest, TheWorseEventLeads) {
@@ -78,7 +78,7 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
       "over-confident by 5.2 points (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2 "
       "points), "
       "says 25.0 %, is 25.0 %: too high for some predictions and too low for others, which cancels "
-      "on average");
+      "in part");
   *all.mutable_class_1() = Interval(0.1, 0.081, 0.12, -0.1003);
   all.mutable_class_1()->set_stated(0.25);
   EXPECT_EQ(

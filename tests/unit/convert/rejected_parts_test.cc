@@ -177,7 +177,7 @@ TEST(RepairLineTest, AMapForAllRowsRepairsNoGroup) {
   answer.set_rows_are_doubtful(true);
   EXPECT_EQ(RepairLine(answer),
             "group eu is the cause: look at its rows once the cause of the warning is removed");
-  answer.clear_warnings();
+  answer.clear_rows_are_doubtful();
   answer.clear_forecast();
   answer.mutable_groups(0)->set_rejected(true);
   answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);

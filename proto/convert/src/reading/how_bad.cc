@@ -55,7 +55,7 @@ std::string ConfidenceText(const v1::ErrorMeasurement& error) {
   if (!is_over && interval.gap_upper() >= 0) {
     return shares + (ErrsBothWays(interval)
                          ? ": over-confident for some predictions and under-confident for others, "
-                           "which cancels on average"
+                           "which cancels in part"
                          : ", and whether it is over- or under-confident is not known yet");
   }
   const double gap = std::abs(error.mean_confidence() - error.accuracy());

@@ -146,8 +146,8 @@ std::string CauseText(const PartsToRepair& parts, const std::string& kind) {
 }
 
 constexpr std::string_view kRestText =
-    "(other groups) mixes all groups beyond max_groups, and some of them may be right: find those "
-    "that are off by `calibctl evaluate FILE --group-column COLUMN`, or raise max_groups";
+    "(other groups) mixes all groups beyond max_groups, and some of them may be right: evaluate a "
+    "file of each group's rows, or create a version with larger max_groups (at most 64)";
 
 // What repairs groups that a map for all rows does not repair.
 std::string GroupRepairText(const PartsToRepair& groups) {
@@ -161,7 +161,8 @@ std::string GroupRepairText(const PartsToRepair& groups) {
                       ": look for the cause in ",
                       is_one ? "its rows, or fit a map to a file of its newest rows"
                              : "their rows, or fit a map to a file of one group's newest rows",
-                      " alone, by `calibctl recalibrate`");
+                      " alone, by `calibctl recalibrate`",
+                      groups.is_rest_off ? absl::StrCat("; ", kRestText) : "");
 }
 
 // The groups of forecasts, or the labels, that are the cause. There is no map for them.
@@ -224,7 +225,8 @@ std::string RepairLine(const v1::GetCalibrationResponse& answer) {
                         "then ", command, " looks for one");
   }
   // A map from the rows of all groups repairs the groups that are off too little.
-  if (groups.are_the_cause) return GroupRepairText(groups);
+  const bool is_rest_alone = groups.names.empty() && groups.is_rest_off;
+  if (groups.are_the_cause || is_rest_alone) return GroupRepairText(groups);
   const v1::Recalibration& advice = answer.recalibration();
   // The error that a map from older rows promises is too small.
   if (!answer.has_recalibration() || !FitsNewestRows(advice, answer.error())) {

@@ -137,7 +137,7 @@ std::string StatedText(const v1::ErrorInterval& error) {
   if (error.gap_lower() <= 0 && error.gap_upper() >= 0) {
     return shares + (ErrsBothWays(error)
                          ? ": too high for some predictions and too low for others, which cancels "
-                           "on average"
+                           "in part"
                          : ", and whether this is too high or too low is not known yet");
   }
   const bool is_high = error.gap_lower() > 0;
