@@ -83,6 +83,9 @@ void TellDurationOf(const PredictionBatch& batch, const EstimateOptions& options
   const auto operations = [&](std::size_t rows, const SelectionOptions& selection) {
     return SelectionOperations(rows, batch.class_count, selection);
   };
+  const char* const fast = request.estimators_size() > 0 ? "fewer --estimators"
+                           : whole->lens.is_canonical()  ? "--estimators function_ridge"
+                                                         : "--estimators bins";
   TellDuration({.rows = batch.size(),
                 .seconds =
                     [&](std::size_t rows) {
@@ -98,7 +101,7 @@ void TellDurationOf(const PredictionBatch& batch, const EstimateOptions& options
                       });
                     },
                 .scale = operations(batch.size(), *whole) / operations(batch.size(), *part)},
-               request.replicates() > 0 ? "fewer --replicates" : "fewer --estimators");
+               absl::StrCat(request.replicates() > 0 ? "fewer --replicates, or " : "", fast));
 }
 
 absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOptions& options,

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <iostream>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,36 +53,43 @@ ProgressBar::ProgressBar(std::string label, std::string unit, double total)
       unit_(std::move(unit)),
       total_(total),
       terminal_(isatty(STDERR_FILENO) == 1),
-      started_(Clock::now()) {}
+      started_(Clock::now()) {
+  if (!terminal_) writer_ = std::jthread([this](const std::stop_token& stop) { WriteLines(stop); });
+}
 
 ProgressBar::~ProgressBar() {
   if (!terminal_ || drawn_ == Clock::time_point()) return;
-  Draw(done_, Clock::now());
+  Draw(Clock::now());
   std::cerr << std::endl;
 }
 
 void ProgressBar::Update(double done) {
   done_ = done;
+  if (!terminal_) return;
   const Clock::time_point now = Clock::now();
-  if (!terminal_) {
-    WriteLine(done, now);
-  } else if (now - drawn_ >= kBetweenDraws) {
-    Draw(done, now);
-  }
+  if (now - drawn_ >= kBetweenDraws) Draw(now);
 }
 
-void ProgressBar::Draw(double done, Clock::time_point now) {
+void ProgressBar::Draw(Clock::time_point now) {
   const double elapsed = std::chrono::duration<double>(now - started_).count();
-  std::cerr << '\r' << ProgressLine(label_, unit_, done, total_, elapsed) << kClearToEndOfLine
+  std::cerr << '\r' << ProgressLine(label_, unit_, done_, total_, elapsed) << kClearToEndOfLine
             << std::flush;
   drawn_ = now;
 }
 
-void ProgressBar::WriteLine(double done, Clock::time_point now) {
-  if (now - started_ < kBeforeFirstLine || now - drawn_ < kBetweenLines) return;
-  const double elapsed = std::chrono::duration<double>(now - started_).count();
-  std::cerr << "calibctl: " << ProgressNote(label_, done, total_, elapsed) << std::endl;
-  drawn_ = now;
+void ProgressBar::WriteLines(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  std::chrono::seconds wait = kBeforeFirstLine;
+  while (true) {
+    never.wait_for(lock, stop, wait, [] { return false; });
+    if (stop.stop_requested()) return;
+    const double elapsed = std::chrono::duration<double>(Clock::now() - started_).count();
+    // One write, so that the lines of two threads do not mix.
+    std::cerr << absl::StrCat("calibctl: ", ProgressNote(label_, done_, total_, elapsed), "\n");
+    wait = kBetweenLines;
+  }
 }
 
 }  // namespace calibd::cli

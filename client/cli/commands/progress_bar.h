@@ -1,13 +1,17 @@
 #ifndef CALIBD_CLIENT_CLI_COMMANDS_PROGRESS_BAR_H_
 #define CALIBD_CLIENT_CLI_COMMANDS_PROGRESS_BAR_H_
 
+#include <atomic>
 #include <chrono>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 namespace calibd::cli {
 
 // Shows progress, speed and remaining time of a task on standard error: in one line of a terminal,
-// and elsewhere in a line every 30 seconds, the first after 10. Not thread-safe.
+// and elsewhere in a line every 30 seconds, the first after 10, also while a task tells nothing.
+// Not thread-safe.
 class ProgressBar {
  public:
   // label: the task. unit: what total counts, e.g. "rows"; empty if the count means nothing to the
@@ -24,8 +28,8 @@ class ProgressBar {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void Draw(double done, Clock::time_point now);
-  void WriteLine(double done, Clock::time_point now);
+  void Draw(Clock::time_point now);
+  void WriteLines(const std::stop_token& stop);
 
   const std::string label_;
   const std::string unit_;
@@ -33,7 +37,9 @@ class ProgressBar {
   const bool terminal_;
   const Clock::time_point started_;
   Clock::time_point drawn_;
-  double done_ = 0;
+  std::atomic<double> done_ = 0;
+  // Writes the lines, unless this is a terminal.
+  std::jthread writer_;
 };
 
 // Returns the text of the line: "sending [#####.....] 50% 5000 rows 1000 rows/s ETA 5 s".

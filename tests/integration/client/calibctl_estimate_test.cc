@@ -41,7 +41,8 @@ TEST(CalibctlEstimateTest, AnnouncesLongWorkBeforeItBegins) {
   }));
   ASSERT_TRUE(run.Interrupt());
   EXPECT_NE(run.exit_code(), 0);
-  EXPECT_THAT(run.error(), HasSubstr("fewer --replicates"));
+  EXPECT_THAT(run.error(),
+              HasSubstr("use fewer rows, or fewer --replicates, or --estimators bins\n"));
 }
 
 TEST(CalibctlEstimateTest, EqualsTheCore) {
