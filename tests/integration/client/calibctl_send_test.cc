@@ -119,7 +119,7 @@ TEST_F(CalibctlServedTest, SendChecksClassesAndRows) {
                     Not(HasSubstr("known to be counted"))));
   const nlohmann::json sent =
       RunJson({"send", "four", files.predictions(), files.labels(), "--label-base", "0",
-               "--drop-invalid", "--producer-id", "test"});
+               "--create", "--drop-invalid", "--producer-id", "test"});
   EXPECT_EQ(sent.at("acceptedRows"), "49");
   EXPECT_EQ(sent.at("droppedRows"), "1");
   EXPECT_EQ(sent.at("producerId"), "test");
