@@ -174,6 +174,7 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
     auto proof = std::make_shared<Identity::Proof>();
     proof->is_token = true;
     proof->token = *token;
+    if (!has_header) proof->session = credentials.session;
     identity = Resolve(std::move(proof));
   }
   if (!identity.ok() && !has_header && !credentials.certificate_names.empty()) {
@@ -186,7 +187,14 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
 
 std::string AccessControl::BeginSession(const Identity& caller) {
   if (caller.unrestricted()) return "";
-  return sessions_.Begin(caller.proof_->token, PageSessions::Clock::now());
+  std::string id = sessions_.Begin(caller.proof_->token, PageSessions::Clock::now());
+  // It may have ended the oldest session of the token.
+  version_.fetch_add(1, std::memory_order_acq_rel);
+  return id;
+}
+
+void AccessControl::EndSession(std::string_view id) {
+  if (sessions_.End(id)) version_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 absl::Status AccessControl::Refuse(const Credentials& credentials, absl::Status status) const {
@@ -201,6 +209,10 @@ absl::StatusOr<Identity> AccessControl::Resolve(
   Identity identity;
   // Before the policy: a change in between is noticed later.
   identity.version_ = version();
+  if (!proof->session.empty() &&
+      !sessions_.Find(proof->session, PageSessions::Clock::now()).has_value()) {
+    return NoCredentialsError();
+  }
   const std::shared_ptr<const Policy> policy = this->policy();
   const Principal* const principal =
       proof->is_token ? policy->FindToken(proof->token, std::chrono::system_clock::now())
@@ -292,7 +304,10 @@ void AccessControl::Poll() {
   const std::lock_guard lock(poll_);
   const Policy::Time now = std::chrono::system_clock::now();
   const std::optional<Policy::Time> expiry = policy()->NextExpiry(polled_);
-  if (expiry.has_value() && *expiry <= now) version_.fetch_add(1, std::memory_order_acq_rel);
+  const bool ended = sessions_.EraseEnded(PageSessions::Clock::now());
+  if (ended || (expiry.has_value() && *expiry <= now)) {
+    version_.fetch_add(1, std::memory_order_acq_rel);
+  }
   polled_ = now;
   Reload();
   // A version that an exception kept from being checked is checked in the next poll.

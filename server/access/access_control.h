@@ -70,6 +70,8 @@ class Identity {
     bool is_token = false;
     TokenHash token{};
     std::vector<std::string> certificate_names{};
+    // The id of the session of the page, if the caller has one; it must not have ended.
+    std::string session{};
   };
 
   Identity() = default;
@@ -111,7 +113,8 @@ class AccessControl {
   // Begins a session of the page for a caller, and returns its id. The session ends with the
   // caller's token, too. Empty if the caller is unrestricted.
   [[nodiscard]] std::string BeginSession(const Identity& caller);
-  void EndSession(std::string_view id) { sessions_.End(id); }
+  // Also ends the streams and watches of the session, with the next check of those that are held.
+  void EndSession(std::string_view id);
   // Counts and records a call without valid credentials, and returns the status.
   [[nodiscard]] absl::Status Refuse(const Credentials& credentials, absl::Status status) const;
 

@@ -36,10 +36,15 @@ std::optional<TokenHash> PageSessions::Find(std::string_view id, Clock::time_poi
   return found->second.token;
 }
 
-void PageSessions::End(std::string_view id) {
+bool PageSessions::End(std::string_view id) {
   const TokenHash hash = HashToken(id);
   const std::lock_guard lock(mutex_);
-  sessions_.erase(hash);
+  return sessions_.erase(hash) > 0;
+}
+
+bool PageSessions::EraseEnded(Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  return std::erase_if(sessions_, [now](const auto& entry) { return entry.second.end <= now; }) > 0;
 }
 
 }  // namespace calibd::server

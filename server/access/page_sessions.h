@@ -26,8 +26,10 @@ class PageSessions {
   [[nodiscard]] std::string Begin(const TokenHash& token, Clock::time_point now);
   // The token with which the session began; nothing if it does not exist or has ended.
   [[nodiscard]] std::optional<TokenHash> Find(std::string_view id, Clock::time_point now) const;
-  // Does nothing if there is no such session.
-  void End(std::string_view id);
+  // Returns false if there is no such session.
+  bool End(std::string_view id);
+  // Removes the sessions that have ended by now. Returns whether there were any.
+  bool EraseEnded(Clock::time_point now);
 
  private:
   struct Session {

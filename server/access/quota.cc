@@ -52,7 +52,7 @@ std::string UseOf(const QuotaRefusal& refusal) {
       return absl::StrCat(
           "the tests and evaluations before this one have used them up, and the "
           "next may begin in ",
-          refusal.wait.value_or(milliseconds(0)).count() / 1000, " s");
+          (refusal.wait.value_or(milliseconds(0)).count() + 999) / 1000, " s");
   }
   return "";
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -236,6 +237,8 @@ class Api {
   [[nodiscard]] bool MayDeclare(const CallContext& call, const std::string& name) const;
 
   const ApiParts parts_;
+  // Held while a model of a caller with a quota is counted and inserted.
+  std::mutex create_mutex_;
   VerdictList verdicts_;
   CalibrationWatches watches_;
   StoreUpkeep upkeep_;

@@ -102,26 +102,25 @@ absl::Status DeletionError(const absl::Status& deleted) {
                                  "that disk and delete the model again");
 }
 
-// Takes a model of the quota of the caller if the model is new. Models that the caller may change
-// count. Errors: ResourceExhausted.
-absl::StatusOr<std::shared_ptr<Quota::Part>> TakeModel(const ApiParts& parts,
-                                                       const Identity& caller,
-                                                       const std::string& name) {
+// Checks the quota of the caller if the model is new. Models that the caller may change count.
+// Errors: ResourceExhausted.
+absl::Status CheckModelQuota(const ApiParts& parts, const Identity& caller,
+                             const std::string& name) {
   Quota* const quota = caller.quota();
   if (quota == nullptr || FindModel(parts.registry, "model.name", name).ok() ||
       !quota->limits()[static_cast<std::size_t>(QuotaKind::kModels)].has_value()) {
-    return nullptr;
+    return absl::OkStatus();
   }
   CALIBD_ASSIGN_OR_RETURN(const auto models,
                           parts.registry.List("", std::numeric_limits<std::size_t>::max()));
   const auto used = std::count_if(models.begin(), models.end(), [&caller](const auto& model) {
     return caller.Has(kCreateModel.right.role, model->original().name.ToString());
   });
-  auto part = std::make_shared<Quota::Part>();
+  // The model counts from its insertion into the registry on, so that the part is not needed.
+  Quota::Part part;
   const std::optional<QuotaRefusal> refusal =
-      quota->Take(QuotaKind::kModels, *part, static_cast<std::uint64_t>(used));
-  if (refusal.has_value()) return parts.access.CountRefusal(caller, *refusal);
-  return part;
+      quota->Take(QuotaKind::kModels, part, static_cast<std::uint64_t>(used));
+  return refusal.has_value() ? parts.access.CountRefusal(caller, *refusal) : absl::OkStatus();
 }
 
 absl::Status ListPage(const ModelRegistry& registry, const Identity& caller,
@@ -157,15 +156,16 @@ absl::Status Api::CreateModel(const v1::CreateModelRequest& request,
   const bool may_read = caller.Has(Role::kReader, name);
   absl::StatusOr<ModelDeclaration> declaration = Check(parts_, request.model());
   absl::Status status = declaration.status();
-  std::shared_ptr<Quota::Part> part;
-  if (status.ok() && may_create) {
-    CALIBD_ASSIGN_OR_RETURN(part, TakeModel(parts_, caller, name));
-  }
   if (status.ok()) {
+    // No other model of a quota is created between the count and the insertion.
+    std::unique_lock counted(create_mutex_, std::defer_lock);
+    if (may_create && caller.quota() != nullptr) {
+      counted.lock();
+      CALIBD_RETURN_IF_ERROR(CheckModelQuota(parts_, caller, name));
+    }
     status = server::CreateModel(
         parts_.registry, parts_.commits, *std::move(declaration), may_create,
-        // The part is returned when the model is in the registry, where it counts.
-        [reply, shown = may_read ? v1::Model() : request.model(), may_read, part](
+        [reply, shown = may_read ? v1::Model() : request.model(), may_read](
             const absl::StatusOr<std::shared_ptr<Model>>& model, bool created) {
           if (model.ok() && !created) reply->ChangesNothing();
           reply->Answer([&](v1::CreateModelResponse& response) {

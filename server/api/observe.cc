@@ -58,15 +58,9 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
                   "send batches over a stream, which waits"),
         kBusyRetryDelay);
   }
-  if (Quota* const quota = reply->context().identity->quota(); quota != nullptr) {
-    Quota::Part part;
-    const std::optional<QuotaRefusal> refusal = quota->TakeBatch(
-        RowsForQuota(request, model->declaration()->row_shape()), bytes, part, Quota::Clock::now());
-    if (refusal.has_value()) {
-      return RefuseByQuota(parts_.access, reply->context(), request.model(), *refusal);
-    }
-    room = WithPart(std::move(room), std::move(part));
-  }
+  CALIBD_RETURN_IF_ERROR(TakeBatchQuota(parts_.access, reply->context(), request.model(),
+                                        RowsForQuota(request, model->declaration()->row_shape()),
+                                        bytes, room));
   const bool labels = request.has_labels();
   LogRow batch = labels ? Decode(request.labels(), *model->declaration())
                         : Decode(request.observations(), *model->declaration());

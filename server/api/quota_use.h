@@ -13,26 +13,22 @@
 #include "server/access/access_control.h"
 #include "server/access/quota.h"
 #include "server/api/call.h"
+#include "server/ingest/ingest_queue.h"
 #include "server/model/row_shape.h"
 
 namespace calibd::server {
 
 // How calls of the API use the quotas of their callers.
 
-// Number of predictions or labels of a batch, as the quota of rows counts them: before the batch is
-// checked. Batch: ObserveRequest or a batch of a stream.
+// Number of rows of a batch of predictions, as the quota of rows counts them: at least 1, and
+// before the batch is checked, so that invalid rows count.
+[[nodiscard]] std::uint64_t RowsForQuota(const v1::Observations& sent, const RowShape& shape);
+[[nodiscard]] std::uint64_t RowsForQuota(const v1::Labels& sent, const RowShape& shape);
+// Batch: ObserveRequest or a batch of a stream.
 template <typename Batch>
 [[nodiscard]] std::uint64_t RowsForQuota(const Batch& batch, const RowShape& shape) {
-  const auto truths = static_cast<int>(std::max<std::size_t>(shape.truths.labels, 1));
-  int rows = 0;
-  if (batch.has_labels()) {
-    rows = std::max(batch.labels().prediction_ids_size(), batch.labels().labels_size() / truths);
-  } else {
-    const auto& sent = batch.observations();
-    rows = std::max({sent.prediction_ids_size(), sent.labels_size() / truths,
-                     sent.label_names_size(), sent.outcomes_size()});
-  }
-  return static_cast<std::uint64_t>(rows);
+  return batch.has_labels() ? RowsForQuota(batch.labels(), shape)
+                            : RowsForQuota(batch.observations(), shape);
 }
 
 // Returns the pointer, together with a part of a quota that is returned when nobody has the pointer
@@ -52,6 +48,22 @@ template <typename Owned>
                                                 const CallContext& call, const std::string& model,
                                                 const QuotaRefusal& refusal) {
   return access.Refuse(*call.identity, call.address, call.method, model, refusal);
+}
+
+// Takes the rows and the bytes of a batch, which belong to its room in the queue until the batch is
+// counted. Errors: ResourceExhausted.
+[[nodiscard]] inline absl::Status TakeBatchQuota(const AccessControl& access,
+                                                 const CallContext& call, const std::string& model,
+                                                 std::uint64_t rows, std::size_t bytes,
+                                                 IngestQueue::RoomPtr& room) {
+  Quota* const quota = call.identity->quota();
+  if (quota == nullptr) return absl::OkStatus();
+  Quota::Part part;
+  const std::optional<QuotaRefusal> refusal =
+      quota->TakeBatch(rows, bytes, part, Quota::Clock::now());
+  if (refusal.has_value()) return RefuseByQuota(access, call, model, *refusal);
+  room = WithPart(std::move(room), std::move(part));
+  return absl::OkStatus();
 }
 
 // Takes a model, a stream or a watch. used: see Quota::Take. Errors: ResourceExhausted.

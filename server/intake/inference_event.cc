@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/text/printable.h"
+#include "server/api/quota_use.h"
 #include "server/base/errors.h"
 #include "server/ingest/content_hash.h"
 #include "server/ingest/decode.h"
@@ -382,9 +383,12 @@ absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& m
   LogRow batch;
   std::optional<ProducerPosition> position;
   // An event that cannot be read is counted only if there is room for its row of the log.
-  IngestQueue::RoomPtr room = parts.ingestor.queue().TryTake(
-      model->id(), QueuedBytes(read.ok() ? (*read)->observations.ByteSizeLong() : 0));
+  const std::size_t bytes = QueuedBytes(read.ok() ? (*read)->observations.ByteSizeLong() : 0);
+  IngestQueue::RoomPtr room = parts.ingestor.queue().TryTake(model->id(), bytes);
   if (room == nullptr) return read.ok() ? QueueFullError() : read.status();
+  CALIBD_RETURN_IF_ERROR(TakeBatchQuota(
+      parts.access, reply->context(), declaration->name.ToString(),
+      read.ok() ? RowsForQuota((*read)->observations, declaration->row_shape()) : 1, bytes, room));
   if (read.ok()) {
     batch = DecodeEvent(**read, *declaration);
     // A rejected event does not keep its id, as it may be valid after an update of the declaration.
