@@ -504,7 +504,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<JsonCall> call_;
   boost::asio::steady_timer timer_;
   bool waiting_ = false;
-  std::optional<std::string> counted_;  // whose share has this stream of events
+  std::optional<std::string> counted_;  // the caller whose share this stream of events takes
   bool begun_ = false;
   bool began_events_ = false;
   // The end of the last write of a stream of events.

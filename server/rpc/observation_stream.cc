@@ -107,7 +107,9 @@ void ObservationStream::AdmitLater(std::chrono::milliseconds wait) {
       self->decoding_.Post([self] {
         self->Guard(Stage::kRead, [&] {
           const std::shared_ptr<Model> model = self->BatchModel(true);
-          return model != nullptr ? self->Admit(*model) : absl::OkStatus();
+          if (model != nullptr) return self->Admit(*model);
+          self->DropWaiting();
+          return absl::OkStatus();
         });
       });
       return absl::OkStatus();
@@ -132,13 +134,20 @@ std::shared_ptr<Model> ObservationStream::BatchModel(bool ok) {
   return ok && phase_ == Phase::kOpen && request_.has_batch() ? model_ : nullptr;
 }
 
+void ObservationStream::DropWaiting() {
+  const std::lock_guard lock(mutex_);
+  pending_ = Quota::Part();
+}
+
 void ObservationStream::OnRoom(IngestQueue::RoomPtr room) {
   Guard(Stage::kRoom, [&] {
     // The calling thread is busy with another model.
     decoding_.Post([self = shared_from_this(), room = std::move(room)] {
       self->Guard(Stage::kRead, [&] {
         const std::shared_ptr<Model> model = self->BatchModel(true);
-        return model != nullptr ? self->OnBatch(*model, room) : absl::OkStatus();
+        if (model != nullptr) return self->OnBatch(*model, room);
+        self->DropWaiting();
+        return absl::OkStatus();
       });
     });
     return absl::OkStatus();
