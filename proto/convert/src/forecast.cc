@@ -98,9 +98,7 @@ absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
   CALIBD_RETURN_IF_ERROR(CheckUnused(request));
   ForecastEvaluationOptions options;
   const absl::StatusOr<NullHypothesis> null = FromProto(request.null());
-  if (!null.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("null ", null.status().message()));
-  }
+  if (!null.ok()) return absl::InvalidArgumentError(absl::StrCat("null ", null.status().message()));
   options.resampling.null = *null;
   if (request.has_replicates()) options.resampling.replicates = request.replicates();
   if (options.resampling.replicates < kMinReplicates ||

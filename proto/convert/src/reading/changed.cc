@@ -88,13 +88,11 @@ std::int64_t FirstRowBefore(const v1::GetCalibrationResponse& answer, const v1::
   return first;
 }
 
-// Whether it is known that the error of all rows exceeded its limit before this row. Evidence and
-// drift alone say that the model is not calibrated, and not how far off it is.
+// Whether it is known that the error exceeded its limit before this row, or a person accepted that.
+// Evidence and drift alone say that the model is not calibrated, and not how far off it is.
 bool WasOverBefore(const v1::GetCalibrationResponse& answer, std::int64_t row) {
-  return std::ranges::any_of(answer.alarms(), [row](const v1::Alarm& alarm) {
-    return alarm.kind() == v1::Alarm::OVER_LIMIT && alarm.group_value().empty() &&
-           !alarm.is_overflow_group() && alarm.label().empty() && alarm.observation() < row;
-  });
+  const v1::Alarm* const alarm = FirstLimitAlarm(answer, AlarmsOf::kAll);
+  return answer.error().is_acknowledged() || (alarm != nullptr && alarm->observation() < row);
 }
 
 // The earliest alarm over all rows that is active, or was when the drift alarm was raised; or null.

@@ -100,7 +100,10 @@ double HiddenByTies(const v1::ErrorMeasurement& error) {
 
 std::string ForecastsText(const v1::ErrorMeasurement& error, double limit) {
   std::string text = OffByText(error.coverage(), limit);
-  if (const double hidden = HiddenByTies(error); hidden > error.coverage().upper()) {
+  // "off by 0 to 0 points" alone would praise forecasts that the outcomes cannot judge.
+  constexpr double kNothing = 5e-4;
+  if (const double hidden = HiddenByTies(error);
+      error.coverage().upper() < kNothing && hidden > kNothing) {
     Add(text, absl::StrCat("outcomes that equal quantiles can hide up to ", PointsText(hidden)));
   }
   Add(text, BiasText(error.direction(), error.observations()));

@@ -162,7 +162,7 @@ std::string GroupRepairText(const PartsToRepair& groups) {
                       is_one ? "its rows, or fit a map to a file of its newest rows"
                              : "their rows, or fit a map to a file of one group's newest rows",
                       " alone, by `calibctl recalibrate`",
-                      groups.is_rest_off ? absl::StrCat("; ", kRestText) : "");
+                      groups.is_rest_off ? absl::StrCat("; ", std::string(kRestText)) : "");
 }
 
 // The groups of forecasts, or the labels, that are the cause. There is no map for them.

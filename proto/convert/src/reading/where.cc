@@ -37,9 +37,7 @@ constexpr const char* kNotMeasured = " (not measured yet since the acknowledgeme
 // 29; says 50.0 %, is 67.0 %)". event: without an interval if there are no observations since an
 // acknowledgement or an update.
 std::string OffPlace(std::string name, const NamedEvent& event) {
-  if (event.interval == nullptr) {
-    return absl::StrCat(name, kNotMeasured);
-  }
+  if (event.interval == nullptr) return absl::StrCat(name, kNotMeasured);
   const v1::ErrorInterval& interval = *event.interval;
   if (!event.name.empty()) absl::StrAppend(&name, " ", absl::StripSuffix(event.name, " "));
   if (SaysLittle(interval.lower(), interval.upper())) {
