@@ -72,6 +72,17 @@ TEST(VerdictGateTest, FailsWithoutDataWhateverItAsks) {
   EXPECT_THAT(FailuresOf(drifted, {}, watch, {}, {"miscalibration"}), IsEmpty());
 }
 
+TEST(VerdictGateTest, FailsOnAModelWithoutNewRows) {
+  v1::Verdict verdict = Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::NOT_REJECTED);
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, {}, {"stale"}), IsEmpty());
+  verdict.set_stale(true);
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, {}, {"over-limit"}), IsEmpty());
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, {}, {"over-limit", "stale"}), ElementsAre("stale"));
+  // It asks for no number of rows.
+  const v1::Verdict empty = Of(v1::CalibrationError::UNDECIDED, v1::Verdict::INSUFFICIENT_DATA);
+  EXPECT_THAT(FailuresOf(empty, {}, {}, {}, {"stale"}), IsEmpty());
+}
+
 // The acknowledgement of the evidence leaves the rows that answer about the limit.
 TEST(VerdictGateTest, EachQuestionHasItsRows) {
   const v1::Verdict verdict = Of(v1::CalibrationError::UNDECIDED, v1::Verdict::INSUFFICIENT_DATA);
@@ -151,7 +162,8 @@ using LimitStatus = v1::CalibrationError;
 EvaluationGate GateOn(const std::vector<std::string>& what) { return {.what = what}; }
 
 TEST(EvaluationGateTest, FailsOnWhatThePrintedVerdictSays) {
-  const convert::EvaluationVerdict bad{.limit = LimitStatus::OVER_LIMIT, .is_rejected = true};
+  const convert::EvaluationVerdict bad{
+      .limit = LimitStatus::OVER_LIMIT, .is_rejected = true, .groups = ""};
   const Decision both = *DecideByVerdict(bad, GateOn({"over-limit", "miscalibration"}), 0.02);
   EXPECT_EQ(both.exit_code(), ExitCode::kFailOn);
   EXPECT_EQ(both.sentence, "failed on over-limit, miscalibration\n");
@@ -161,7 +173,8 @@ TEST(EvaluationGateTest, FailsOnWhatThePrintedVerdictSays) {
   EXPECT_EQ(both.gate.error_limit(), 0.02);
   EXPECT_FALSE(DecideByVerdict(bad, GateOn({}), 0.02).has_value());
 
-  const convert::EvaluationVerdict rejected{.limit = LimitStatus::UNDECIDED, .is_rejected = true};
+  const convert::EvaluationVerdict rejected{
+      .limit = LimitStatus::UNDECIDED, .is_rejected = true, .groups = ""};
   const Decision passed = *DecideByVerdict(rejected, GateOn({"over-limit"}), 0.02);
   EXPECT_EQ(passed.exit_code(), ExitCode::kOk);
   EXPECT_EQ(passed.sentence, "did not fail on over-limit: UNDECIDED, MISCALIBRATED\n");
@@ -169,7 +182,8 @@ TEST(EvaluationGateTest, FailsOnWhatThePrintedVerdictSays) {
   EXPECT_EQ(DecideByVerdict(rejected, GateOn({"miscalibration"}), 0.02)->exit_code(),
             ExitCode::kFailOn);
 
-  const convert::EvaluationVerdict good{.limit = LimitStatus::WITHIN_LIMIT, .is_rejected = {}};
+  const convert::EvaluationVerdict good{
+      .limit = LimitStatus::WITHIN_LIMIT, .is_rejected = {}, .groups = ""};
   const Decision fine =
       *DecideByVerdict(good, GateOn({"over-limit", "miscalibration", "undecided"}), 0.02);
   EXPECT_EQ(fine.exit_code(), ExitCode::kOk);
