@@ -10,7 +10,7 @@ from conftest import calibrated
 
 
 def public(kind):
-    return {name for name in vars(kind) if not name.startswith("_")}
+    return {name for name in dir(kind) if not name.startswith("_")}
 
 
 def test_the_names_are_those_of_the_client():

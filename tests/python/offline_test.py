@@ -94,8 +94,8 @@ def test_invalid_arguments_name_what_is_wrong():
             (p, np.where(np.arange(50) == 3, 7, y), r"y\[3\] is 7, expected an integer 0 to 2"),
             (p, np.array(["cat"] * 50), "give classes=classifier.classes_"),
             (p / 2, y, r"p has 50 of 50 rows that do not sum to 1, .* p\[0\], which sums to 0.5: a "),
-            (np.hstack([p, y.reshape(-1, 1) + 50]), y, "column 3 of the rows seems to be no class, because "
-                                                       "the others sum to 1: leave it out"),
+            (np.hstack([p, y.reshape(-1, 1) + 50]), y, "column 3 of the rows seems to be no class, "
+                                                       "because the others sum to 1: leave it out"),
             (np.hstack([p, p[:, :1] / 2 + 0.3]), y, "column 3 of the rows seems to be no class"),
             (p[:, 0].reshape(-1, 1) * [1, np.nan, 1], y, r"p\[0, 1\] is nan")):
         with pytest.raises(calibd.InvalidArgument, match=text):
@@ -200,7 +200,7 @@ def test_forecasts_equal_those_of_the_server(client, request):
     right = calibd.evaluate_forecasts(quantiles, outcomes, levels=[0.1, 0.5, 0.9], replicates=99)
     assert right.status != "OVER_LIMIT"
     for columns, text in ((["q0.05", "q0.5", "q0.95"], "expected those of the levels 0.1, 0.5, 0.9"),
-                          (["mean", "b", "c"], "have the columns mean, which are no draws or quantiles")):
+                          (["mean", "b", "c"], "have the columns mean, which are no draws")):
         with pytest.raises(calibd.InvalidArgument, match=text):
             calibd.evaluate_forecasts(pd.DataFrame(quantiles, columns=columns), outcomes,
                                       levels=[0.1, 0.5, 0.9])

@@ -416,8 +416,8 @@ def _order_of_quantiles(columns: Any, levels: list[float]) -> list[int]:
         if np.allclose([numbers[k] for k in order], levels, rtol=0, atol=1e-9):
             return order
         if scale == 1 and all(0 < number < 1 for number in numbers) and len(set(numbers)) == len(levels):
-            raise invalid("forecasts", f"have the columns {', '.join(map(str, columns))}, expected those "
-                          f"of the levels {', '.join(f'{level:g}' for level in levels)}")
+            raise invalid("forecasts", f"have the columns {', '.join(map(str, columns))}, expected "
+                          f"those of the levels {', '.join(f'{level:g}' for level in levels)}")
     return list(range(len(levels)))
 
 
@@ -426,8 +426,9 @@ def _refuse_moments(columns: Any) -> None:
     names = [str(name) for name in columns
              if str(name).lower().replace("_", " ") in {"mean", "mu", *_DEVIATION_NAMES}]
     if names:
-        raise invalid("forecasts", f"have the columns {', '.join(names)}, which are no draws or quantiles:"
-                      " Normal forecasts need kind=\"normal\", or a model with forecast=\"normal\"")
+        raise invalid("forecasts", f"have the columns {', '.join(names)}, which are no draws or "
+                      "quantiles: Normal forecasts need kind=\"normal\", or a model with "
+                      "forecast=\"normal\"")
 
 
 def _by_label(values: Any, labels: tuple[str, ...], field: str, cell: str) -> Floats:

@@ -154,8 +154,8 @@ def surplus_hint(matrix: Floats) -> str:
         if columns.size < rows.shape[1] and _is_one(np.delete(rows, columns, 1).sum(axis=1)).all():
             one = columns.size == 1
             return (f"{'column' if one else 'columns'} {', '.join(map(str, columns))} of the rows "
-                    f"{'seems' if one else 'seem'} to be no {'class' if one else 'classes'}, because the "
-                    f"others sum to 1: leave {'it' if one else 'them'} out")
+                    f"{'seems' if one else 'seem'} to be no {'class' if one else 'classes'}, because "
+                    f"the others sum to 1: leave {'it' if one else 'them'} out")
     return ""
 
 
