@@ -115,9 +115,7 @@ ErrorReading MeasuredClassError::Read(const ErrorSnapshot& error) const {
   }
   std::optional<std::int64_t> start;
   ErrorLevels levels = kSingleErrorLevels;
-  if (error.over) {
-    start = RecoveredAfterChange(error, sums, *marks, EndsOfStretch(budget.series));
-  }
+  if (error.over) start = RecoveredAfterChange(error, sums, *marks, EndsOfStretch(budget.series));
   reading.recovered = start.has_value();
   if (reading.recovered) {
     levels = RecoveryLevels(RecoveryLevel(error.over_at, *start));

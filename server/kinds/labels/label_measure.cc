@@ -31,9 +31,7 @@ ErrorReading MeasuredLabels::Read(const ErrorSnapshot& error) const {
   }
   std::optional<std::int64_t> start;
   ErrorLevels own = kSingleErrorLevels;
-  if (error.over) {
-    start = RecoveredAfterChange(error, sums, *marks, EndsOfStretch(label_count));
-  }
+  if (error.over) start = RecoveredAfterChange(error, sums, *marks, EndsOfStretch(label_count));
   reading.recovered = start.has_value();
   if (reading.recovered) {
     own = RecoveryLevels(RecoveryLevel(error.over_at, *start));
