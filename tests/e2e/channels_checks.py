@@ -449,6 +449,9 @@ def check_repair(_, a):
     text, advice = a.said("repair"), a.facts.get("recalibration")
     if text.startswith(("a map for all rows does not repair ", "too few rows since the change ")):
         return
+    if text.startswith("(other groups) mixes"):
+        require("(other groups)" in a.facts["verdict"]["groupsOverLimit"], text)
+        return
     match = re.match(r"(?:group|label)s? (.*?) (?:is|are) the cause", text)
     if match:
         verdict = a.facts["verdict"]

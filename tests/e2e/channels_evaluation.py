@@ -91,9 +91,15 @@ def check_text(a, measured):
         if line == "severity":
             continue
         same(f"{line} of JSON", message["text"], lines[re.sub("B", " b", line)])
-    check_error_sentence("evaluate", lines["how bad"], measured, gate["errorLimit"], measured)
     groups = a.evaluated.get("groups", [])
     over = [group["name"] for group in groups if group["status"] == "OVER_LIMIT"]
+    group_text, _, how_bad = lines["how bad"].rpartition("; all rows together: ")
+    check_error_sentence("evaluate", how_bad, measured, gate["errorLimit"], measured)
+    # A group leads if all rows together are not over the limit.
+    leads = bool(over) and status_of(intervals(measured), gate["errorLimit"]) != "OVER_LIMIT"
+    same("a group leads", re.sub(r"group (.*?): .*", r"\1", group_text) in over if group_text else False,
+         leads)
+    same("the groups of the verdict", "in group" in lines["verdict"], bool(over))
     if not over:
         same("the answer about the limit", gate["decision"].split(",")[0],
              status_of(intervals(measured), gate["errorLimit"]))

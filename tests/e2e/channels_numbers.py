@@ -9,11 +9,11 @@ OFF_BY = re.compile(
     r"off by (?:(?P<from>[\d.]+) to (?P<only>[\d.]+) points? \((?:(?P<few>too few rows to say more); )?"
     r"|(?P<estimate>[\d.]+) points? \((?P<lower>[\d.]+) to (?P<upper>[\d.]+); )"
     r"limit (?P<limit>[\d.]+) points?\)")
-CONFIDENCE = re.compile(r"says (?P<says>[\d.]+) %, right (?P<right>[\d.]+) %(?:, and whether|: "
-                        r"(?P<side>over|under)-confident by (?P<gap>[\d.]+) points? "
+CONFIDENCE = re.compile(r"says (?P<says>[\d.]+) %, right (?P<right>[\d.]+) %(?:, and whether|"
+                        r"(?P<both>: over-confident for some)|: (?P<side>over|under)-confident by (?P<gap>[\d.]+) points? "
                         r"\((?P<lower>[-\d.]+) to (?P<upper>[-\d.]+)\))")
-STATED = re.compile(r"says (?P<says>[\d.]+) %, is (?P<is>[\d.]+) %(?:, and whether|: "
-                    r"(?:(?P<times>[\d.]+) times )?too (?P<side>high|low),? by (?P<gap>[\d.]+) points "
+STATED = re.compile(r"says (?P<says>[\d.]+) %, is (?P<is>[\d.]+) %(?:, and whether|"
+                    r"(?P<both>: too high for some)|: (?:(?P<times>[\d.]+) times )?too (?P<side>high|low),? by (?P<gap>[\d.]+) points "
                     r"\((?P<lower>[-\d.]+) to (?P<upper>[-\d.]+)\))")
 COVERS = re.compile(r"the (?P<promised>[\d.]+) % intervals cover (?P<coverage>[\d.]+) % "
                     r"\((?P<lower>[\d.]+) to (?P<upper>[\d.]+)\)(?P<conclusion>: too \w+|)")
@@ -165,18 +165,24 @@ def check_stated(where, match, interval):
     same_printed(f"{where}, is", match["is"], 100 * (interval["stated"] - interval["gap"]))
     if match["side"] is None:
         require(interval["gapLower"] <= 0 <= interval["gapUpper"], f"{where}: no side, {interval}")
+        # An error that is larger than the average gap can be has both directions.
+        same(f"{where}, both sides", match["both"] is not None,
+             interval["lower"] > max(interval["gapUpper"], -interval["gapLower"]))
         return
     sign = 1 if match["side"] == "high" else -1
     lower, upper = (interval["gapLower"], interval["gapUpper"])[::sign]
     same_printed(f"{where}, gap", match["gap"], 100 * sign * interval["gap"])
     larger, smaller = sorted((interval["stated"], interval["stated"] - interval["gap"]), reverse=True)
-    has_ratio = larger >= 2 * smaller > 1e-14 and lower * sign > 0
+    says = interval["stated"]
+    shown = says / (says - lower) if sign > 0 else (says - lower) / says
+    has_ratio = larger >= 2 * smaller > 1e-14 and lower * sign > 0 and shown >= 2
     same(f"{where}, a factor", bool(match["times"]), has_ratio)
     if has_ratio:
         ratio = larger / smaller
         require(abs(float(match["times"]) - ratio) <= 0.06 * ratio, f"{where}: {ratio} times")
     same_printed(f"{where}, lower end of the gap", match["lower"], 100 * sign * lower)
-    same_printed(f"{where}, upper end of the gap", match["upper"], 100 * sign * upper)
+    possible = says if sign > 0 else 1 - says
+    same_printed(f"{where}, upper end of the gap", match["upper"], 100 * min(sign * upper, possible))
 
 
 def check_confidence(where, match, measurement):
@@ -185,6 +191,9 @@ def check_confidence(where, match, measurement):
     same_printed(f"{where}, right", match["right"], 100 * measurement["accuracy"])
     if match["side"] is None:
         require(interval["gapLower"] <= 0 <= interval["gapUpper"], f"{where}: no side, {interval}")
+        # An error that is larger than the average gap can be has both directions.
+        same(f"{where}, both sides", match["both"] is not None,
+             interval["lower"] > max(interval["gapUpper"], -interval["gapLower"]))
         return
     sign = 1 if match["side"] == "over" else -1
     lower, upper = (interval["gapLower"], interval["gapUpper"])[::sign]

@@ -39,7 +39,7 @@ def check_group(a, group, name, is_over):
                       r"(?:, (?:recovered|on average within the limit) since row (\d+))?", where)
     # Of many parts, only the worst ones are named.
     is_named = ((is_over or group["rejected"]) and bool(intervals(measurement)) and
-                (bool(match) or not re.match(r"group .* and \d+ more", where)))
+                (bool(match) or not re.match(r"group .* and \d+ others?", where)))
     same(f"{name} in where", bool(match), is_named)
     if match:
         event, interval = worst(measurement)
@@ -87,7 +87,7 @@ def check_labels(_, a):
         match = re.search(rf"label {label['name']} (?:([\d.]+) points? off \(([\d.]+) to ([\d.]+)\)|"
                           r"0 to ([\d.]+) points? off)", a.said("where"))
         # Of many parts, only the worst ones are named.
-        is_named = bool(match) or not re.search(r" and \d+ more", a.said("where"))
+        is_named = bool(match) or not re.search(r" and \d+ others?", a.said("where"))
         same("in where", bool(match), label["name"] in over and "error" in label and is_named)
         if match and match[4]:
             same_points("upper", match[4], label["error"]["upper"])
@@ -123,7 +123,7 @@ def check_recovered_labels(_, a):
             same(label["name"],
                  recovered_text(a, label.get("recoveredSince")) in table.get(label["name"], ""),
                  "recoveredSince" in label)
-            if f"label {label['name']} " not in a.said("where") and " more" in a.said("where"):
+            if f"label {label['name']} " not in a.said("where") and " other" in a.said("where"):
                 continue
             same(f"where, {label['name']}", bool(re.search(
                 rf"label {label['name']} [^,]*, {recovered_text(a, label.get('recoveredSince'))}\b",

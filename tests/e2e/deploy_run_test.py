@@ -57,7 +57,7 @@ class DeployRunTest(unittest.TestCase):
             result = deploy_run(*write_files(folder, rows=60), "--label-base", "1")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("UNDECIDED, INSUFFICIENT_DATA", result.stdout)
-        self.assertIn("bootstrap test: p = ", result.stdout)
+        self.assertIn("simulation test: p = ", result.stdout)
 
     def test_stays_up_until_interrupted(self):
         process = subprocess.Popen(

@@ -10,6 +10,7 @@ import re
 import sys
 import tempfile
 import unittest
+import urllib.parse
 
 import grpc
 import hypothesis
@@ -73,7 +74,10 @@ class OpenApiRequestsTest(unittest.TestCase):
         query = []
         for one in parameters:
             if one["in"] == "query" and "x-rule" not in one["schema"] and maker.draw(st.booleans()):
-                query.append(f"{one['name']}={maker.value(one['schema'])}")
+                value = maker.value(one["schema"])
+                for item in value if isinstance(value, list) else [value]:
+                    text = str(item).lower() if isinstance(item, bool) else str(item)
+                    query.append(f"{one['name']}={urllib.parse.quote(text)}")
         path = template.replace("{model}", name) + "?" * bool(query) + "&".join(query)
         status, _, text = self.server.get(path)
         self.assertEqual(status, 200, (path, text))

@@ -49,8 +49,8 @@ class SharesTest(HostileCase):
                 request.observations.probabilities.values.extend((p, 1 - p))
                 request.observations.labels.append(int(numbers.random() >= p))
             self.assertEqual(self.peer("127.0.0.1").call(OBSERVE, request.SerializeToString()).status, 0)
-        # It takes minutes.
-        large = calibration_service_pb2.RunTestRequest(model="models/m", replicates=24000)
+        # It takes minutes, and is counted as large.
+        large = calibration_service_pb2.RunTestRequest(model="models/m", replicates=24000, null="FORM")
         small = calibration_service_pb2.RunTestRequest(model="models/m", replicates=99, window=500)
         greedy = self.peer("127.0.0.2")
         self.assertEqual(self.start(greedy, RUN_TEST, [large] * 20), 20 - (self.PLACES // 2 + 1))

@@ -69,10 +69,11 @@ TEST(CalibctlEvaluateRowsTest, EachGroupHasAnAnswer) {
   grouped.insert(grouped.end(), {"--group-column", "region"});
   CalibctlRun run(grouped);
   EXPECT_EQ(run.exit_code(), 3) << run.error();
-  EXPECT_THAT(run.output(), AllOf(StartsWith("verdict   OVER_LIMIT, MISCALIBRATED\n"),
-                                  HasSubstr("group north: P(class 1) off by 20 points ("),
-                                  HasSubstr("\nGroups:\ngroup  rows"),
-                                  EndsWith("\nfailed on over-limit, miscalibration\n")));
+  EXPECT_THAT(run.output(),
+              AllOf(StartsWith("verdict   OVER_LIMIT in groups north, south, MISCALIBRATED\n"),
+                    HasSubstr("group north: P(class 1) off by 20 points ("),
+                    HasSubstr("\nGroups:\ngroup  rows"),
+                    EndsWith("\nfailed on over-limit, miscalibration\n")));
   grouped.insert(grouped.end(), {"--output", "json"});
   CalibctlRun json(grouped);
   ASSERT_EQ(json.exit_code(), 3) << json.error();

@@ -39,7 +39,7 @@ TEST_P(CalibctlCifar10Test, EvaluateReproducesTheReference) {
   if (!std::filesystem::exists(predictions)) GTEST_SKIP() << "no data in " << Cifar10Dir();
   const nlohmann::json expected = ReadJson(Cifar10Dir() / "expected.json").at(GetParam());
   CalibctlRun run({"evaluate", predictions, Cifar10Dir() / "labels.csv", "--label-base", "1",
-                   "--replicates", "99", "--seed", "1", "--output", "json"});
+                   "--null", "form", "--replicates", "99", "--seed", "1", "--output", "json"});
   ASSERT_EQ(run.exit_code(), 0) << run.error();
   const nlohmann::json result = run.json();
   EXPECT_EQ(result.at("lenses").at(0).at("result").at("provenance").at("observations"), "10000");
@@ -79,19 +79,19 @@ TEST(CalibctlEvaluateTest, SaysWhichHypothesisIsTested) {
   const PredictionFiles files(Draw(GeneratorSpec::M2(), 300), 1);
   std::vector<std::string> arguments = {
       "evaluate", files.predictions(), files.labels(), "--label-base", "1", "--seed", "1"};
-  CalibctlRun form(arguments);
-  ASSERT_EQ(form.exit_code(), 0) << form.error();
-  EXPECT_THAT(form.output(),
-              AllOf(HasSubstr("bootstrap test: p = 0.000999"),
-                    HasSubstr("tested against: a model that is calibrated in the tested part"),
-                    HasSubstr("; 95 % of the replicates are at most -")));
-  arguments.insert(arguments.end(), {"--null", "forecast"});
   CalibctlRun forecast(arguments);
   ASSERT_EQ(forecast.exit_code(), 0) << forecast.error();
   EXPECT_THAT(forecast.output(),
               AllOf(HasSubstr("simulation test: p = 0.001 (one look); 0 of 999 replicates"),
                     HasSubstr("tested against: labels drawn from the predictions themselves"),
                     HasSubstr("simulation of the ECE"), HasSubstr("The test is exact")));
+  arguments.insert(arguments.end(), {"--null", "form"});
+  CalibctlRun form(arguments);
+  ASSERT_EQ(form.exit_code(), 0) << form.error();
+  EXPECT_THAT(form.output(),
+              AllOf(HasSubstr("bootstrap test: p = 0.000999"),
+                    HasSubstr("tested against: a model that is calibrated in the tested part"),
+                    HasSubstr("; 95 % of the replicates are at most -")));
   arguments.back() = "labels";
   EXPECT_EQ(CalibctlRun(arguments).exit_code(), 2);
 }

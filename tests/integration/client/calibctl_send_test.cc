@@ -118,8 +118,8 @@ TEST_F(CalibctlServedTest, SendChecksClassesAndRows) {
               AllOf(HasSubstr(files.predictions() + " line 31, column 1 is 2, expected"),
                     Not(HasSubstr("known to be counted"))));
   const nlohmann::json sent =
-      RunJson({"send", "four", files.predictions(), files.labels(), "--label-base", "0",
-               "--create", "--drop-invalid", "--producer-id", "test"});
+      RunJson({"send", "four", files.predictions(), files.labels(), "--label-base", "0", "--create",
+               "--drop-invalid", "--producer-id", "test"});
   EXPECT_EQ(sent.at("acceptedRows"), "49");
   EXPECT_EQ(sent.at("droppedRows"), "1");
   EXPECT_EQ(sent.at("producerId"), "test");

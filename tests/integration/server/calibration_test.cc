@@ -224,6 +224,7 @@ TEST_F(CalibrationTest, EachLensEqualsTheOfflineEvaluation) {
   const PredictionSet set = Draw(600);
   Stream("models/m", set, 100);
   v1::RunTestRequest request = TestRequest("models/m", 199);
+  request.set_null(v1::QuadraticTestResult::FORM);
   std::vector<std::pair<v1::Lens, Lens>> lenses(5, {v1::Lens(), Lens::Canonical()});
   lenses[1].first.mutable_top_label();
   lenses[1].second = Lens::TopLabel();
@@ -273,11 +274,12 @@ TEST_F(CalibrationTest, LabelsDrawnFromThePredictionsAreTheOtherNullHypothesis) 
   const PredictionSet set = Draw(600);
   Stream("models/m", set, 100);
   v1::RunTestRequest request = TestRequest("models/m", 199);
+  request.set_null(v1::QuadraticTestResult::FORM);
   v1::QuadraticTestResult result;
   ASSERT_TRUE(client_->RunTest(request, &result).ok());
   EXPECT_EQ(result.null(), v1::QuadraticTestResult::FORM);
   EXPECT_THAT(result.null_description(), HasSubstr("approximate"));
-  request.set_null(v1::QuadraticTestResult::FORECAST);
+  request.clear_null();
   for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel(), Lens::ClassWise()}) {
     SCOPED_TRACE(lens.name());
     if (lens == Lens::TopLabel()) request.mutable_lens()->mutable_top_label();
@@ -404,13 +406,16 @@ TEST_F(CalibrationTest, CancelStopsTheTest) {
   {
     // Takes minutes unless it is stopped.
     CallContext context;
-    const auto reader = client_->calibration->RunTest(&context, TestRequest("models/m", 20000));
+    v1::RunTestRequest large = TestRequest("models/m", 20000);
+    large.set_null(v1::QuadraticTestResult::FORM);
+    const auto reader = client_->calibration->RunTest(&context, large);
     v1::RunTestResponse response;
     while (reader->Read(&response) && response.progress().fraction() == 0) {
     }
-    // There is no room for a second test now.
+    // There is no room for a second large test now.
+    large.set_replicates(99);
     v1::QuadraticTestResult result;
-    EXPECT_EQ(Reason(client_->RunTest(TestRequest("models/m", 99), &result)), "TOO_MANY_JOBS");
+    EXPECT_EQ(Reason(client_->RunTest(large, &result)), "TOO_MANY_JOBS");
     context.TryCancel();
     // There is room as soon as the first one has stopped.
     v1::RunTestRequest small = TestRequest("models/m", 99);

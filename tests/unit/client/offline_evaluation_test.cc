@@ -74,6 +74,7 @@ TEST_P(EvaluateCifar10Test, ReproducesTheReference) {
   const json expected =
       calibd::testing::ReadJson(calibd::testing::Cifar10Dir() / "expected.json").at(GetParam());
   OfflineOptions options;
+  options.request.set_null(v1::QuadraticTestResult::FORM);
   options.request.set_replicates(99);
   options.request.set_seed(1);
   options.threads = 2;

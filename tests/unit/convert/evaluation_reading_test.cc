@@ -40,9 +40,8 @@ TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
   v1::Evaluation evaluation = OfClasses();
   v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.02});
   EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT, NOT_REJECTED");
-  EXPECT_THAT(
-      reading.how_bad().text(),
-      StartsWith("off by 5 points (3 to 8; limit 2 points); says 90.0 %, right 85.0 %, and "));
+  EXPECT_THAT(reading.how_bad().text(),
+              StartsWith("off by 5 points (3 to 8; limit 2 points); says 90.0 %, right 85.0 %: "));
   EXPECT_EQ(reading.how_bad().brief(), "off by 5 points (3 to 8; limit 2 points)");
   Judge({.error_limit = 0.02}, evaluation);
   EXPECT_EQ(evaluation.limit_status(), v1::CalibrationError::OVER_LIMIT);
@@ -55,9 +54,11 @@ TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
   evaluation.mutable_lenses(1)->mutable_result()->set_p_value(0.02);
   reading = ReadingOf(evaluation, {.error_limit = 0.1});
   EXPECT_EQ(reading.verdict().text(), "WITHIN_LIMIT, MISCALIBRATED");
-  EXPECT_THAT(reading.certain().text(),
-              AllOf(StartsWith("rejected by top_label at level 0.05 over 2 lenses; SKCE_uq by top_label is "),
-                    HasSubstr("; not rejected by canonical, which does not prove calibration")));
+  EXPECT_THAT(
+      reading.certain().text(),
+      AllOf(
+          StartsWith("rejected by top_label at level 0.05 over 2 lenses; SKCE_uq by top_label is "),
+          HasSubstr("; not rejected by canonical, which does not prove calibration")));
   // No p-value of 19 replicates is as small as the level of a lens.
   for (v1::LensEvaluation& lens : *evaluation.mutable_lenses()) {
     lens.mutable_result()->set_replicates(19);
@@ -144,7 +145,7 @@ TEST(EvaluationReadingTest, AGroupDecidesToo) {
   EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT in group south, MISCALIBRATED");
   EXPECT_THAT(reading.how_bad().text(),
               StartsWith("group south: P(class 1) off by 9 points (4 to 15; limit 2 points); all "
-                         "rows together: off by 1 points (0 to 1.5; limit 2 points)"));
+                         "rows together: off by 0 to 1.5 points (limit 2 points)"));
   EXPECT_EQ(reading.how_bad().interval().lower(), 0.04);
   EXPECT_EQ(reading.where().text(),
             "group south: P(class 1) off by 9 points (4 to 15; limit 2 points), rejected");

@@ -56,7 +56,7 @@ TEST(HowBadLineTest, TheDirectionHasASign) {
   EXPECT_THAT(HowBad(answer),
               EndsWith("says 97.0 %, right 99.0 %: under-confident by 2 points (0.95 to 3)"));
   *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.005, 0.06, 0);
-  EXPECT_THAT(HowBad(answer), EndsWith("whether it is over- or under-confident is not known yet"));
+  EXPECT_THAT(HowBad(answer), HasSubstr("whether it is over- or under-confident is not known yet"));
   // The average gap is at most 1 point, so that an error of 4 points has both directions.
   *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, 0);
   EXPECT_THAT(HowBad(answer), EndsWith("over-confident for some predictions and under-confident "
@@ -345,6 +345,10 @@ TEST(HowBadLineTest, TellsHowManyOutcomesFellBelowALevel) {
                          "and 62 % fell below"));
   EXPECT_THAT(HowBad(answer), Not(HasSubstr("too")));
   EXPECT_EQ(WhereLine(answer), "nothing stands out");
+  // Nothing is seen, because any level would be right.
+  v1::GetCalibrationResponse hidden = answer;
+  hidden.mutable_error()->mutable_since_start()->mutable_coverage()->set_upper(0);
+  EXPECT_THAT(HowBad(hidden), HasSubstr("; outcomes that equal quantiles can hide up to "));
   v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
   *all.mutable_level_coverage(2) = Level(0.9, 0.713, 0.713, 0.68, 0.74);
   EXPECT_THAT(HowBad(answer), HasSubstr("; level .9: 71.3 % fell below: the quantile is too low"));

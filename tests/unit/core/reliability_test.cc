@@ -149,7 +149,8 @@ TEST(BinnedReliabilityTest, ErrorsNameTheInvalidValue) {
               HasSubstr("level is nan"));
   EXPECT_THAT(std::string(BinnedReliability(one, {.bins = 100001}).status().message()),
               HasSubstr("bins is 100001"));
-  EXPECT_EQ(BinnedReliability(BinaryPredictions{}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(BinnedReliability(BinaryPredictions{}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(CorpReliabilityTest, PoolsViolatorsAndTies) {
