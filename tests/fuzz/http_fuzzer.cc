@@ -34,7 +34,7 @@ const HttpHandlers& Handlers() {
   static const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
   static HttpStatistics requests;
   static AuditLog audit;
-  static const AccessControl access(audit);
+  static AccessControl access(audit);
   static const HttpHandlers handlers{.metrics = [] { return std::string("calibd_up 1\n"); },
                                      .health = health,
                                      .requests = requests,
