@@ -1,13 +1,9 @@
 #include "server/access/access_control.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -187,10 +183,9 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
 
 std::string AccessControl::BeginSession(const Identity& caller) {
   if (caller.unrestricted()) return "";
-  std::string id = sessions_.Begin(caller.proof_->token, PageSessions::Clock::now());
-  // It may have ended the oldest session of the token.
-  version_.fetch_add(1, std::memory_order_acq_rel);
-  return id;
+  PageSessions::Begun begun = sessions_.Begin(caller.proof_->token, PageSessions::Clock::now());
+  if (begun.ended_another) version_.fetch_add(1, std::memory_order_acq_rel);
+  return std::move(begun.id);
 }
 
 void AccessControl::EndSession(std::string_view id) {

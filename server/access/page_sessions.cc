@@ -4,18 +4,18 @@
 
 #include <array>
 #include <new>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 
 namespace calibd::server {
 
-std::string PageSessions::Begin(const TokenHash& token, Clock::time_point now) {
+PageSessions::Begun PageSessions::Begin(const TokenHash& token, Clock::time_point now) {
   std::array<unsigned char, 32> bits{};
   if (RAND_bytes(bits.data(), static_cast<int>(bits.size())) != 1) throw std::bad_alloc();
   std::string id = absl::BytesToHexString(
       absl::string_view(reinterpret_cast<const char*>(bits.data()), bits.size()));
   const std::lock_guard lock(mutex_);
-  std::erase_if(sessions_, [now](const auto& entry) { return entry.second.end <= now; });
   std::size_t count = 0;
   auto oldest = sessions_.end();
   for (auto entry = sessions_.begin(); entry != sessions_.end(); ++entry) {
@@ -23,9 +23,10 @@ std::string PageSessions::Begin(const TokenHash& token, Clock::time_point now) {
     ++count;
     if (oldest == sessions_.end() || entry->second.end < oldest->second.end) oldest = entry;
   }
-  if (count >= kMostOfToken) sessions_.erase(oldest);
+  const bool ends_another = count >= kMostOfToken;
+  if (ends_another) sessions_.erase(oldest);
   sessions_[HashToken(id)] = {.token = token, .end = now + kDuration};
-  return id;
+  return {.id = std::move(id), .ended_another = ends_another};
 }
 
 std::optional<TokenHash> PageSessions::Find(std::string_view id, Clock::time_point now) const {

@@ -22,8 +22,13 @@ class PageSessions {
   // Sessions of one token. A further one ends the oldest.
   static constexpr std::size_t kMostOfToken = 100;
 
-  // Returns the id of a new session: 256 random bits in hexadecimal form.
-  [[nodiscard]] std::string Begin(const TokenHash& token, Clock::time_point now);
+  struct Begun {
+    // 256 random bits in hexadecimal form.
+    std::string id;
+    // Whether the oldest session of the token had to end.
+    bool ended_another = false;
+  };
+  [[nodiscard]] Begun Begin(const TokenHash& token, Clock::time_point now);
   // The token with which the session began; nothing if it does not exist or has ended.
   [[nodiscard]] std::optional<TokenHash> Find(std::string_view id, Clock::time_point now) const;
   // Returns false if there is no such session.

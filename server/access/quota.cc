@@ -89,25 +89,21 @@ void Quota::SetLimits(const QuotaLimits& limits) {
   SetRate(compute_, limits[Index(QuotaKind::kComputeSecondsPerHour)], kSecondsPerHour);
 }
 
-QuotaLimits Quota::limits() const {
+std::optional<std::uint64_t> Quota::limit(QuotaKind kind) const {
   const std::lock_guard lock(mutex_);
-  return limits_;
+  return limits_[Index(kind)];
 }
 
-std::optional<QuotaRefusal> Quota::Take(QuotaKind kind, Part& part, std::uint64_t used) {
+std::optional<QuotaRefusal> Quota::Take(QuotaKind kind, Part& part) {
   // Before the lock, because the part may return an older one.
   Part taken(shared_from_this(), kind, 0);
   {
     const std::lock_guard lock(mutex_);
     std::uint64_t& in_use = used_[Index(kind)];
     const std::optional<std::uint64_t> limit = limits_[Index(kind)];
-    if (limit.has_value() && used + in_use >= *limit) {
-      const bool waits = kind != QuotaKind::kModels;
-      return QuotaRefusal{.kind = kind,
-                          .limit = *limit,
-                          .used = used + in_use,
-                          .asked = 1,
-                          .wait = waits ? std::optional(kPlaceDelay) : std::nullopt};
+    if (limit.has_value() && in_use >= *limit) {
+      return QuotaRefusal{
+          .kind = kind, .limit = *limit, .used = in_use, .asked = 1, .wait = kPlaceDelay};
     }
     ++in_use;
     taken.amount_ = 1;

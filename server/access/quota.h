@@ -83,11 +83,10 @@ class Quota : public std::enable_shared_from_this<Quota> {
 
   // What is in use stays in use, also above a lower limit.
   void SetLimits(const QuotaLimits& limits);
-  [[nodiscard]] QuotaLimits limits() const;
+  [[nodiscard]] std::optional<std::uint64_t> limit(QuotaKind kind) const;
 
-  // Takes one model, stream or watch. used: number in use besides those that were taken here.
-  [[nodiscard]] std::optional<QuotaRefusal> Take(QuotaKind kind, Part& part,
-                                                 std::uint64_t used = 0);
+  // Takes one stream or watch.
+  [[nodiscard]] std::optional<QuotaRefusal> Take(QuotaKind kind, Part& part);
   // Takes room for a batch, and counts its rows. A batch passes if nothing else is pending, and if
   // the batches before it were within the rate: so every batch passes sometime, and the average is
   // the rate.

@@ -237,7 +237,8 @@ class Api {
   [[nodiscard]] bool MayDeclare(const CallContext& call, const std::string& name) const;
 
   const ApiParts parts_;
-  // Held while a model of a caller with a quota is counted and inserted.
+  // Held while the models of a caller with a quota of models are counted, and a new one is
+  // inserted.
   std::mutex create_mutex_;
   VerdictList verdicts_;
   CalibrationWatches watches_;

@@ -102,25 +102,22 @@ absl::Status DeletionError(const absl::Status& deleted) {
                                  "that disk and delete the model again");
 }
 
-// Checks the quota of the caller if the model is new. Models that the caller may change count.
-// Errors: ResourceExhausted.
-absl::Status CheckModelQuota(const ApiParts& parts, const Identity& caller,
-                             const std::string& name) {
-  Quota* const quota = caller.quota();
-  if (quota == nullptr || FindModel(parts.registry, "model.name", name).ok() ||
-      !quota->limits()[static_cast<std::size_t>(QuotaKind::kModels)].has_value()) {
-    return absl::OkStatus();
-  }
+// Checks the quota of the caller, who may create no more models than `limit`, if the model is new.
+// Models that the caller may change count. Errors: ResourceExhausted.
+absl::Status CheckModelQuota(const ApiParts& parts, const Identity& caller, const std::string& name,
+                             std::uint64_t limit) {
+  if (FindModel(parts.registry, "model.name", name).ok()) return absl::OkStatus();
   CALIBD_ASSIGN_OR_RETURN(const auto models,
                           parts.registry.List("", std::numeric_limits<std::size_t>::max()));
   const auto used = std::count_if(models.begin(), models.end(), [&caller](const auto& model) {
     return caller.Has(kCreateModel.right.role, model->original().name.ToString());
   });
-  // The model counts from its insertion into the registry on, so that the part is not needed.
-  Quota::Part part;
-  const std::optional<QuotaRefusal> refusal =
-      quota->Take(QuotaKind::kModels, part, static_cast<std::uint64_t>(used));
-  return refusal.has_value() ? parts.access.CountRefusal(caller, *refusal) : absl::OkStatus();
+  if (static_cast<std::uint64_t>(used) < limit) return absl::OkStatus();
+  return parts.access.CountRefusal(caller, {.kind = QuotaKind::kModels,
+                                            .limit = limit,
+                                            .used = static_cast<std::uint64_t>(used),
+                                            .asked = 1,
+                                            .wait = std::nullopt});
 }
 
 absl::Status ListPage(const ModelRegistry& registry, const Identity& caller,
@@ -157,11 +154,14 @@ absl::Status Api::CreateModel(const v1::CreateModelRequest& request,
   absl::StatusOr<ModelDeclaration> declaration = Check(parts_, request.model());
   absl::Status status = declaration.status();
   if (status.ok()) {
-    // No other model of a quota is created between the count and the insertion.
+    const std::optional<std::uint64_t> limit = may_create && caller.quota() != nullptr
+                                                   ? caller.quota()->limit(QuotaKind::kModels)
+                                                   : std::nullopt;
+    // No other model of such a quota is created between the count and the insertion.
     std::unique_lock counted(create_mutex_, std::defer_lock);
-    if (may_create && caller.quota() != nullptr) {
+    if (limit.has_value()) {
       counted.lock();
-      CALIBD_RETURN_IF_ERROR(CheckModelQuota(parts_, caller, name));
+      CALIBD_RETURN_IF_ERROR(CheckModelQuota(parts_, caller, name, *limit));
     }
     status = server::CreateModel(
         parts_.registry, parts_.commits, *std::move(declaration), may_create,

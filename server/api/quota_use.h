@@ -1,7 +1,6 @@
 #ifndef CALIBD_SERVER_API_QUOTA_USE_H_
 #define CALIBD_SERVER_API_QUOTA_USE_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "server/access/access_control.h"
 #include "server/access/quota.h"
 #include "server/api/call.h"
+#include "server/ingest/decode.h"
 #include "server/ingest/ingest_queue.h"
 #include "server/model/row_shape.h"
 
@@ -20,15 +20,12 @@ namespace calibd::server {
 
 // How calls of the API use the quotas of their callers.
 
-// Number of rows of a batch of predictions, as the quota of rows counts them: at least 1, and
-// before the batch is checked, so that invalid rows count.
-[[nodiscard]] std::uint64_t RowsForQuota(const v1::Observations& sent, const RowShape& shape);
-[[nodiscard]] std::uint64_t RowsForQuota(const v1::Labels& sent, const RowShape& shape);
-// Batch: ObserveRequest or a batch of a stream.
+// Number of rows of a batch, before it is checked, so that invalid rows count. Batch:
+// ObserveRequest or a batch of a stream.
 template <typename Batch>
 [[nodiscard]] std::uint64_t RowsForQuota(const Batch& batch, const RowShape& shape) {
-  return batch.has_labels() ? RowsForQuota(batch.labels(), shape)
-                            : RowsForQuota(batch.observations(), shape);
+  return batch.has_labels() ? ClaimedRows(batch.labels(), shape)
+                            : ClaimedRows(batch.observations(), shape);
 }
 
 // Returns the pointer, together with a part of a quota that is returned when nobody has the pointer
@@ -66,13 +63,13 @@ template <typename Owned>
   return absl::OkStatus();
 }
 
-// Takes a model, a stream or a watch. used: see Quota::Take. Errors: ResourceExhausted.
+// Takes a stream or a watch. Errors: ResourceExhausted.
 [[nodiscard]] inline absl::Status TakeQuota(const AccessControl& access, const CallContext& call,
                                             const std::string& model, QuotaKind kind,
-                                            Quota::Part& part, std::uint64_t used = 0) {
+                                            Quota::Part& part) {
   Quota* const quota = call.identity->quota();
   if (quota == nullptr) return absl::OkStatus();
-  const std::optional<QuotaRefusal> refusal = quota->Take(kind, part, used);
+  const std::optional<QuotaRefusal> refusal = quota->Take(kind, part);
   return refusal.has_value() ? RefuseByQuota(access, call, model, *refusal) : absl::OkStatus();
 }
 

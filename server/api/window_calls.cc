@@ -172,8 +172,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
   const absl::StatusOr<NullHypothesis> null = convert::FromProto(request.null());
   if (!null.ok()) return InvalidFieldError("null", std::string(null.status().message()));
   options.null = *null;
-  options.replicates =
-      request.has_replicates() ? request.replicates() : DefaultReplicates(options.null);
+  options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
   options.seed = request.has_seed() ? request.seed() : RandomSeed();
   if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
     return InvalidFieldError("replicates", absl::StrCat("is ", options.replicates, ", expected ",
@@ -236,13 +235,14 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   if (!options.ok()) return InvalidFieldError(options.status());
   if (!request.has_seed()) options->seed = RandomSeed();
   options->block_sizes = declaration->classes()->block_sizes;
-  const bool has_groups = declaration->keeps_groups() && !declaration->monitoring.disabled;
+  const bool has_groups = declaration->keeps_groups() && !declaration->monitoring.disabled &&
+                          !options->reliability_only;
   if (has_groups) options->error_levels = options->error_levels.SharedBy(2);
   const auto result = std::make_shared<v1::EvaluateResponse>();
   WindowRequest job;
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
-  // No other part of the evaluation has a kernel.
+  // Reliability diagrams need no kernel.
   job.needs_bandwidth = !options->reliability_only;
   job.remedy = "a smaller window, fewer lenses or fewer replicates";
   const std::size_t features = declaration->feature_names.size();

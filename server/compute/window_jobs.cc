@@ -50,16 +50,17 @@ double ThreadSeconds() {
 // Time that the threads of one job spend on processors.
 class JobTime {
  public:
-  // A part of the work, on any thread.
+  // A part of the work, on any thread. Parts must not be nested.
   void Measure(const std::function<void()>& part) {
     // The thread of the job is measured as a whole.
     if (std::this_thread::get_id() == own_) {
       part();
       return;
     }
-    const double begin = ThreadSeconds();
+    const absl::Cleanup add = [this, begin = ThreadSeconds()] {
+      helpers_.fetch_add(ThreadSeconds() - begin);
+    };
     part();
-    helpers_.fetch_add(ThreadSeconds() - begin);
   }
   // Called on the thread of the job.
   [[nodiscard]] double seconds() const { return ThreadSeconds() - begin_ + helpers_; }
@@ -208,8 +209,10 @@ absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
   if (request.admit) CALIBD_RETURN_IF_ERROR(request.admit());
   JobTime time;
   RunControl control;
-  control.parallel_for = [this, &time](std::size_t count,
-                                       const std::function<void(std::size_t)>& body) {
+  const bool measured = request.spent != nullptr;
+  control.parallel_for = [this, &time, measured](std::size_t count,
+                                                 const std::function<void(std::size_t)>& body) {
+    if (!measured) return pool_.ParallelFor(count, body);
     pool_.ParallelFor(count, [&time, &body](std::size_t i) { time.Measure([&] { body(i); }); });
   };
   control.progress = watcher.progress;

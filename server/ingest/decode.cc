@@ -185,22 +185,29 @@ std::vector<double> Copy(const google::protobuf::RepeatedField<T>& values) {
   return {values.begin(), values.end()};
 }
 
-std::vector<double> Values(const v1::Observations& observations) {
+// Returns visit(values) for the predictions of a message; a default result if it has none.
+template <typename Visit>
+auto VisitValues(const v1::Observations& observations, const Visit& visit)
+    -> decltype(visit(observations.probabilities().values())) {
   switch (observations.predictions_case()) {
     case v1::Observations::kProbabilities:
-      return Copy(observations.probabilities().values());
+      return visit(observations.probabilities().values());
     case v1::Observations::kProbabilitiesFloat32:
-      return Copy(observations.probabilities_float32().values());
+      return visit(observations.probabilities_float32().values());
     case v1::Observations::kLogits:
-      return Copy(observations.logits().values());
+      return visit(observations.logits().values());
     case v1::Observations::kLogitsFloat32:
-      return Copy(observations.logits_float32().values());
+      return visit(observations.logits_float32().values());
     case v1::Observations::kForecasts:
-      return Copy(observations.forecasts().values());
+      return visit(observations.forecasts().values());
     case v1::Observations::PREDICTIONS_NOT_SET:
       break;
   }
   return {};
+}
+
+std::vector<double> Values(const v1::Observations& observations) {
+  return VisitValues(observations, [](const auto& values) { return Copy(values); });
 }
 
 std::vector<double> BaselineValues(const v1::Observations& observations) {
@@ -661,6 +668,22 @@ LogRow Decode(const v1::Labels& labels, const ModelDeclaration& declaration) {
                          .classes = {}};
   }
   return row;
+}
+
+std::uint64_t ClaimedRows(const v1::Observations& observations, const RowShape& shape) {
+  // A row of two classes may have one value.
+  const int width = observations.has_positive_class() ? 1 : static_cast<int>(shape.width);
+  const int values =
+      VisitValues(observations, [](const auto& sent) { return sent.size(); }) / std::max(width, 1);
+  return static_cast<std::uint64_t>(
+      std::max({1, values, RowCount(observations, shape), observations.label_names_size(),
+                observations.outcomes_size()}));
+}
+
+std::uint64_t ClaimedRows(const v1::Labels& labels, const RowShape& shape) {
+  return static_cast<std::uint64_t>(
+      std::max({1, labels.prediction_ids_size(), labels.labels_size() / TruthsPerRow(shape),
+                labels.label_names_size(), labels.outcomes_size()}));
 }
 
 }  // namespace calibd::server

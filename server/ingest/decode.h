@@ -23,6 +23,12 @@ inline constexpr std::int32_t kMaxRowsPerBatch = 65536;
     std::chrono::system_clock::time_point now = std::chrono::system_clock::now());
 [[nodiscard]] LogRow Decode(const v1::Labels& labels, const ModelDeclaration& declaration);
 
+// Number of rows that a message has, or claims to have if its fields disagree: at least 1. It does
+// not check the message. Cost: O(1).
+[[nodiscard]] std::uint64_t ClaimedRows(const v1::Observations& observations,
+                                        const RowShape& shape);
+[[nodiscard]] std::uint64_t ClaimedRows(const v1::Labels& labels, const RowShape& shape);
+
 }  // namespace calibd::server
 
 #endif  // CALIBD_SERVER_INGEST_DECODE_H_

@@ -388,7 +388,7 @@ absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& m
   if (room == nullptr) return read.ok() ? QueueFullError() : read.status();
   CALIBD_RETURN_IF_ERROR(TakeBatchQuota(
       parts.access, reply->context(), declaration->name.ToString(),
-      read.ok() ? RowsForQuota((*read)->observations, declaration->row_shape()) : 1, bytes, room));
+      read.ok() ? ClaimedRows((*read)->observations, declaration->row_shape()) : 1, bytes, room));
   if (read.ok()) {
     batch = DecodeEvent(**read, *declaration);
     // A rejected event does not keep its id, as it may be valid after an update of the declaration.

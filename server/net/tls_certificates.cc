@@ -10,10 +10,8 @@
 #include <sys/stat.h>
 
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <iterator>
 #include <new>
 #include <string_view>

@@ -107,9 +107,7 @@ void ObservationStream::AdmitLater(std::chrono::milliseconds wait) {
       self->decoding_.Post([self] {
         self->Guard(Stage::kRead, [&] {
           const std::shared_ptr<Model> model = self->BatchModel(true);
-          if (model != nullptr) return self->Admit(*model);
-          self->DropWaiting();
-          return absl::OkStatus();
+          return model != nullptr ? self->Admit(*model) : absl::OkStatus();
         });
       });
       return absl::OkStatus();
@@ -134,11 +132,6 @@ std::shared_ptr<Model> ObservationStream::BatchModel(bool ok) {
   return ok && phase_ == Phase::kOpen && request_.has_batch() ? model_ : nullptr;
 }
 
-void ObservationStream::DropWaiting() {
-  const std::lock_guard lock(mutex_);
-  pending_ = Quota::Part();
-}
-
 void ObservationStream::OnRoom(IngestQueue::RoomPtr room) {
   Guard(Stage::kRoom, [&] {
     // The calling thread is busy with another model.
@@ -146,7 +139,8 @@ void ObservationStream::OnRoom(IngestQueue::RoomPtr room) {
       self->Guard(Stage::kRead, [&] {
         const std::shared_ptr<Model> model = self->BatchModel(true);
         if (model != nullptr) return self->OnBatch(*model, room);
-        self->DropWaiting();
+        // The stream has ended while its batch waited for room.
+        self->pending_ = Quota::Part();
         return absl::OkStatus();
       });
     });
@@ -270,7 +264,7 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
 std::int32_t ObservationStream::MostRowsPerBatch() const {
   const Quota* const quota = context().identity->quota();
   if (quota == nullptr) return kMaxRowsPerBatch;
-  const auto rate = quota->limits()[static_cast<std::size_t>(QuotaKind::kRowsPerSecond)];
+  const auto rate = quota->limit(QuotaKind::kRowsPerSecond);
   return static_cast<std::int32_t>(
       std::min<std::uint64_t>(rate.value_or(kMaxRowsPerBatch), kMaxRowsPerBatch));
 }

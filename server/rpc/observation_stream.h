@@ -58,9 +58,6 @@ class ObservationStream final
   absl::Status OnRead(bool ok);
   // Returns the model if a batch of an open stream was read, else null.
   std::shared_ptr<Model> BatchModel(bool ok);
-  // Gives back the part of the quota of a batch that has waited until the stream ended. The end of
-  // the call returns its memory.
-  void DropWaiting();
   // Reserves memory of calls for the request, which waits for room. Errors: ResourceExhausted.
   absl::Status KeepRequest();
   // Takes the batch that was read, or waits until a quota and the queue have room for it.

@@ -690,9 +690,10 @@ class SecretsTest(AccessCase):
 
     def test_check_config_reads_the_file(self):
         page = (ROOT / "docs/access.md").read_text(encoding="utf-8")
-        example = page.partition("```toml\n")[2].partition("```")[0]
+        example, quota = re.findall(r"```toml\n(.*?)```", page, re.S)[:2]
         self.assertIn("fraud-sender", example)
-        for text, expected in ((POLICY, 0), (example, 0),
+        self.assertIn("quota = ", quota)
+        for text, expected in ((POLICY, 0), (example, 0), (f"[[principal]]\nname = \"a\"\n{quota}", 0),
                                (POLICY + "[[principal]]\nname = \"x y\"\n", 2)):
             with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
                 file.write(text)

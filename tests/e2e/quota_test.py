@@ -241,12 +241,13 @@ class QuotaTest(unittest.TestCase):
                     if error.code() != EXHAUSTED:
                         others.append(error.details())
         pool = concurrent.futures.ThreadPoolExecutor(4)
-        for _ in range(4):
-            pool.submit(run)
+        runs = [pool.submit(run) for _ in range(4)]
 
         def end():
             ended.set()
             pool.shutdown()
+            for one in runs:
+                one.result()
             self.assertEqual(others, [])
         return end
 
@@ -355,11 +356,12 @@ class QuotaTest(unittest.TestCase):
         self.assertGreater(self.metric("calibd_quota_delayed_total", "rows_per_second"), before)
 
     def test_a_larger_quota_applies_to_a_waiting_stream(self):
+        before = self.metric("calibd_quota_delayed_total", "rows_per_second")
         stream = self.open_stream("waiting", 1000, 1)
         self.assertEqual(next(stream).ack.sequence, 1)
         # The second batch would wait for 1000 s.
         self.assertTrue(wait_for(
-            lambda: self.metric("calibd_quota_delayed_total", "rows_per_second") > 0, CALL_SECONDS))
+            lambda: self.metric("calibd_quota_delayed_total", "rows_per_second") > before, CALL_SECONDS))
         self.write(policy(waiting="{ rows_per_second = 1000000 }"))
         self.assertEqual(next(stream).ack.sequence, 2)
 

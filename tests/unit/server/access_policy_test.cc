@@ -243,13 +243,15 @@ TEST(PageSessionsTest, ASessionEndsAfterItsTimeAndTheOldestMakesRoom) {
   PageSessions sessions;
   const auto begin = PageSessions::Clock::now();
   const TokenHash token = HashToken("t");
-  const std::string first = sessions.Begin(token, begin);
+  const std::string first = sessions.Begin(token, begin).id;
   EXPECT_EQ(sessions.Find(first, begin + PageSessions::kDuration - 1s), token);
   EXPECT_FALSE(sessions.Find(first, begin + PageSessions::kDuration).has_value());
-  const std::string other = sessions.Begin(HashToken("u"), begin);
+  const std::string other = sessions.Begin(HashToken("u"), begin).id;
   std::string last;
   for (std::size_t i = 0; i < PageSessions::kMostOfToken; ++i) {
-    last = sessions.Begin(token, begin + 1s);
+    const PageSessions::Begun begun = sessions.Begin(token, begin + 1s);
+    EXPECT_EQ(begun.ended_another, i + 1 == PageSessions::kMostOfToken) << i;
+    last = begun.id;
   }
   EXPECT_FALSE(sessions.Find(first, begin + 1s).has_value());
   EXPECT_TRUE(sessions.Find(last, begin + 1s).has_value());
