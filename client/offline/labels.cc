@@ -32,7 +32,7 @@ v1::MultilabelCalibration EvaluateLabels(const MultilabelBatch& batch,
   }
   calibration.set_dependence_found_at(dependence.reached_at());
   *calibration.mutable_reading() = convert::ReadingOf(calibration);
-  convert::AddTable(calibration);
+  convert::AddTable(calibration, /*is_whole=*/true);
   std::vector<std::size_t> diagrams = convert::TableOrder(calibration);
   diagrams.resize(std::min(diagrams.size(), kMostDiagrams));
   for (const std::size_t k : diagrams) {

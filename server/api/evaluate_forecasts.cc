@@ -97,8 +97,7 @@ absl::StatusOr<BootstrapOptions> ResamplingOf(const v1::RunTestRequest& request,
                              "is FORM, which needs a condition that does not depend on the draws "
                              "of samples: expected FORECAST");
   }
-  options.replicates =
-      request.has_replicates() ? request.replicates() : DefaultReplicates(options.null);
+  options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
   if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
     return InvalidFieldError("replicates", absl::StrCat("is ", options.replicates, ", expected ",
                                                         kMinReplicates, "..", kMaxReplicates));

@@ -65,7 +65,7 @@ struct EvaluateOptions {
 };
 
 std::int32_t Replicates(const EvaluateOptions& options) {
-  return options.replicates.value_or(DefaultReplicates(options.null));
+  return options.replicates.value_or(kDefaultReplicates);
 }
 
 // Builds the request for both the server and the offline evaluation.
@@ -305,7 +305,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   command
       ->add_option("--replicates", options->replicates,
                    "replicates of the test of each lens, 99..100000, or 0 for no test; default "
-                   "999, or 1000 with --null form")
+                   "999")
       ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
   AddNullOption(*command, options->null);
   command

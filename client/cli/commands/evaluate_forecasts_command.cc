@@ -48,7 +48,7 @@ struct EvaluateForecastsOptions {
   std::optional<double> threshold_alpha;
   // Empty: those of the forms.
   std::string outcome_kernel;
-  std::int32_t replicates = DefaultReplicates(NullHypothesis::kForecast);
+  std::int32_t replicates = kDefaultReplicates;
   NullHypothesis null = NullHypothesis::kForecast;
   std::optional<std::uint64_t> seed;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());

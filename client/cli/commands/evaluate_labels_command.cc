@@ -33,13 +33,12 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
   TellNotes(table, true);
   ErrorLevels levels = kOneLookErrorLevels;
   if (options.predictions_follow_labels) levels.looks = Looks::kOneInOrder;
-  v1::MultilabelCalibration calibration =
+  const v1::MultilabelCalibration calibration =
       offline::EvaluateLabels(table.view(), table.names,
                               {.levels = levels,
                                .error_limit = options.error_limit,
                                .significance_level = options.fail_on.significance_level},
                               options.tolerance);
-  convert::AddTable(calibration, /*is_whole=*/true);
   CALIBD_RETURN_IF_ERROR(ReportEvaluation(options.report, options.file, "labels", calibration));
   const convert::EvaluationVerdict verdict = convert::VerdictOf(calibration);
   const std::optional<Decision> decision =

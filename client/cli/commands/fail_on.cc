@@ -49,8 +49,8 @@ void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
           "--fail-on", gate,
           "exit with 3 if the verdict says so; a list of over-limit (the error exceeds the "
           "limit, acknowledged or not), miscalibration (calibration is rejected), drift, "
-          "undecided (the answer about the limit, or too little data) and stale (no row for "
-          "stale_after, so that the rest says nothing of now). A model with too few "
+          "undecided (the answer about the limit, or too little data) and stale (no labelled "
+          "row for stale_after, so that the rest says nothing of now). A model with too few "
           "rows to answer any of the others fails too, and the text says how many it has")
       ->delimiter(',')
       ->check(CLI::IsMember({"over-limit", "miscalibration", "drift", "undecided", "stale"}));

@@ -22,7 +22,7 @@ struct TestOptions {
 };
 
 absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {
-  const std::int32_t fewest = options.replicates.value_or(DefaultReplicates(options.null));
+  const std::int32_t fewest = options.replicates.value_or(kDefaultReplicates);
   if (const auto fault = FindUsageFault(options.fail_on, fewest)) return UsageFault(*fault);
   v1::RunTestRequest request;
   if (options.lens.has_value()) {
@@ -68,9 +68,7 @@ void AddTestCommand(CLI::App& app, Context& context) {
       "Ctrl-C also stops the test on the server.\n"
       "Example: calibctl test resnet18 --fail-on p-value --significance-level 0.01");
   AddModelArgument(*command, options->model);
-  command
-      ->add_option("--replicates", options->replicates,
-                   "replicates, 99..100000; default 999, or 1000 with --null form")
+  command->add_option("--replicates", options->replicates, "replicates, 99..100000; default 999")
       ->check(CLI::Range(99, 100000));
   AddSeedOption(*command, options->seed,
                 "seed of the replicates; default: chosen by the server and shown");

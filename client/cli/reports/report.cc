@@ -313,7 +313,7 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
   if (result.has_p_value()) {
     absl::StrAppendFormat(
         &text, "%s test: p = %s (one look); %d of %d replicates reach the statistic %s; seed %d\n",
-        result.null() == v1::QuadraticTestResult::FORECAST ? "simulation" : "bootstrap",
+        result.null() == v1::QuadraticTestResult::FORECAST ? "simulation" : "approximate",
         Number(result.p_value()), result.exceedances(), result.replicates(),
         Signed(result.statistic()), result.seed());
     // Earlier servers do not say it.

@@ -399,10 +399,9 @@ std::string DescribeAlarms(const std::string& model,
   };
   if (!std::ranges::all_of(alarms, is_over_limit)) {
     text +=
-        "The row of an evidence or drift alarm is the one at which its threshold was reached. It "
-        "may have been counted long before the alarm was raised: the rows of the warm-up are "
-        "judged "
-        "only when it ends.\n";
+        "The row of an evidence or drift alarm is the one at which its threshold was reached. "
+        "That row may have been counted long before the alarm was raised: the rows of the warm-up "
+        "are judged only when it ends.\n";
   }
   if (active > 0) {
     text += "`calibctl acknowledge MODEL ALARM` records that an alarm was dealt with.\n";

@@ -265,10 +265,10 @@ class Client(Computations):
         forecast: instead of probabilities, of a model that forecasts a number: mean and standard
           deviation, quantiles, or draws. outcome: instead of the label.
         id: names the prediction for a label that comes later; needs a model with a label_grace.
-        request_id: a call that is repeated with it is counted once; None: a random one. With it or an
-          id, the answer has is_repeated and duplicate_rows 1, which is no error, if an earlier call, or
-          an attempt of this one whose answer was lost, was counted. duplicate_rows 1 alone says that
-          the id was known from another call.
+        request_id: a call that is repeated with it is counted once; None: a random one.
+          is_repeated of the answer says that an earlier attempt of this call, or with a request_id an
+          earlier call, was counted: that is no error. duplicate_rows without it says that another call
+          has sent the id.
         baseline: the prediction of the model's baseline, if the model declares one.
         features: the values of the model's feature_names, if it declares features, in this order, or
           as a dictionary or pandas Series with these names.

@@ -168,7 +168,7 @@ absl::Status AddLosses(const v1::EvaluateRequest& request, std::size_t class_cou
   return absl::OkStatus();
 }
 
-// Refuses fields that would have no effect.
+// Refuses fields that ask for another computation.
 absl::Status CheckOnlyReliability(const v1::EvaluateRequest& request) {
   const char* const other = request.lenses_size() > 0              ? "lenses"
                             : request.binned_errors_size() > 0     ? "binned_errors"
@@ -379,8 +379,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
   const absl::StatusOr<NullHypothesis> null = FromProto(request.null());
   if (!null.ok()) return PrefixedError("null ", null.status());
   options.null = *null;
-  options.replicates =
-      request.has_replicates() ? request.replicates() : DefaultReplicates(options.null);
+  options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
   options.seed = request.seed();
   if (request.binned_errors_size() > kMaxBinnedErrors) {
     return absl::InvalidArgumentError(absl::StrCat("binned_errors has ",
@@ -394,7 +393,10 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
     options.binned_errors.push_back(*std::move(spec));
   }
   options.reliability_only = request.reliability_only();
-  if (options.reliability_only) CALIBD_RETURN_IF_ERROR(CheckOnlyReliability(request));
+  if (options.reliability_only) {
+    CALIBD_RETURN_IF_ERROR(CheckOnlyReliability(request));
+    options.replicates = 0;
+  }
   options.consistency_replicates = request.consistency_replicates();
   options.cme_test_locations = Count(request.cme_test_locations(), 0);
   for (int i = 0; i < request.reliability_classes_size(); ++i) {

@@ -89,7 +89,7 @@ TEST(CalibctlEvaluateTest, SaysWhichHypothesisIsTested) {
   CalibctlRun form(arguments);
   ASSERT_EQ(form.exit_code(), 0) << form.error();
   EXPECT_THAT(form.output(),
-              AllOf(HasSubstr("bootstrap test: p = 0.000999"),
+              AllOf(HasSubstr("approximate test: p = 0.001 (one look); 0 of 999"),
                     HasSubstr("tested against: a model that is calibrated in the tested part"),
                     HasSubstr("; 95 % of the replicates are at most -")));
   arguments.back() = "labels";

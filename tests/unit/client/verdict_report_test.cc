@@ -201,8 +201,9 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
           "1970-01-02 "
           "00:00 UTC\n"
           "alarm 1: re?[31mcalibrated\n"
-          "The row of an evidence or drift alarm is the one at which its threshold was reached. It "
-          "may have been counted long before the alarm was raised: the rows of the warm-up are "
+          "The row of an evidence or drift alarm is the one at which its threshold was reached. "
+          "That row may have been counted long before the alarm was raised: the rows of the "
+          "warm-up are "
           "judged only when it ends.\n"));
   EXPECT_THAT(text, HasSubstr("e-BH over the 1 tested groups of 2 rejects 1, however often "
                               "one looks: the expected share of calibrated groups among them is at "

@@ -41,8 +41,8 @@ struct EvaluationOptions {
   // Each in [2, 1000].
   std::vector<std::size_t> block_sizes = {2, 10, 100};
   Precision precision = Precision::kFloat64;
-  // Replicates of the bootstrap test of each lens, in [99, 100000], or 0 for no test.
-  std::int32_t replicates = 1000;
+  // Replicates of the test of each lens, in [99, 100000], or 0 for no test.
+  std::int32_t replicates = kDefaultReplicates;
   // The seed of all random draws.
   std::uint64_t seed = 0;
   // The null hypothesis of the tests of the lenses and of consistency resampling. With kForecast

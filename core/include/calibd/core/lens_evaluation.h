@@ -48,7 +48,7 @@ struct LensTestOptions {
   // Precision of SKCE_b and SKCE_uq. Scalar lenses and matrix-valued kernels always use double.
   Precision precision = Precision::kFloat64;
   // In [kMinReplicates, kMaxReplicates], or 0 for no test.
-  std::int32_t replicates = 1000;
+  std::int32_t replicates = kDefaultReplicates;
   std::uint64_t seed = 0;
   // With kForecast the statistic is SKCE_uq. Above 2000 observations its kernel is approximated by
   // Fourier terms (fourier_basis.h), except over exponential kernels of two-class parts.

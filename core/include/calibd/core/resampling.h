@@ -25,14 +25,13 @@ enum class NullHypothesis {
 // The hypothesis in words, e.g. for a report.
 [[nodiscard]] std::string_view Describe(NullHypothesis null) noexcept;
 
-// With 999 the size of an exact test is the level, if it is a multiple of .001 and ties are rare.
-[[nodiscard]] constexpr std::int32_t DefaultReplicates(NullHypothesis null) noexcept {
-  return null == NullHypothesis::kForecast ? 999 : 1000;
-}
+// The default number of replicates: the size of an exact test is then the level, if that is a
+// multiple of .001 and ties are rare.
+inline constexpr std::int32_t kDefaultReplicates = 999;
 
 struct BootstrapOptions {
   // In [kMinReplicates, kMaxReplicates].
-  std::int32_t replicates = 1000;
+  std::int32_t replicates = kDefaultReplicates;
   // One seed gives the same result for a batch, whatever the threads.
   std::uint64_t seed = 0;
   NullHypothesis null = NullHypothesis::kForm;
