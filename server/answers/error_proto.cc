@@ -16,22 +16,6 @@
 #include "server/kinds/numbers/coverage_measure.h"
 
 namespace calibd::server {
-namespace {
-
-// Whether this row is among those before the named change, whose error was not shown to be over the
-// limit. Then a stretch that begins there is over it because of later rows. Once there are enough
-// of them, another stretch exceeds it more clearly.
-bool IsBeforeChange(const ErrorSnapshot& error, std::int64_t row) {
-  const EventChange* const named = error.NamedChange();
-  if (named == nullptr) return false;
-  const DatedChange& change = named->change;
-  const std::int64_t first = error.deviations[named->event].first_observation;
-  const bool was_over = std::abs(change.before.mean) - change.before.radius > error.error_limit;
-  return !was_over && row >= first + change.before_from && row < first + change.from;
-}
-
-}  // namespace
-
 void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& error,
                    v1::CalibrationError& proto) {
   const ErrorReading& reading = error.Read();
@@ -41,8 +25,7 @@ void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& err
   proto.set_is_recent(reading.is_recent);
   proto.set_is_recovered(reading.recovered);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
-  const std::optional<std::int64_t> again = error.OverAgainSince();
-  if (again.has_value() && !IsBeforeChange(error, *again)) proto.set_over_again_since(*again);
+  if (const auto again = error.OverAgainSince()) proto.set_over_again_since(*again);
   error.measured->Describe(error, reading, proto);
   if (error.recovery != nullptr) {
     v1::ErrorMeasurement& newest = *proto.mutable_newest();

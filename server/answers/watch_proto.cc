@@ -125,7 +125,7 @@ double DisagreementOf(const v1::ErrorMeasurement& error) {
                                                : 1;
 }
 
-// error: since the start.
+// error: CalibrationError.since_start.
 void WarnOfDuplicates(const ModelDeclaration& declaration, const RowScreen::Counts& screen,
                       const v1::ErrorMeasurement& error,
                       google::protobuf::RepeatedPtrField<std::string>& warnings) {
@@ -315,15 +315,15 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
         "stays until the evidence begins anew, as after the acknowledgement of its alarm.");
   }
   const RowScreen::Counts& screen = snapshot.monitor->screen;
-  if (screen.rows >= kLeastScreened) {
+  const bool is_screened = screen.rows >= kLeastScreened;
+  const bool is_of_numbers = declaration.numbers() != nullptr;
+  if (is_screened) {
     WarnOfDuplicates(declaration, screen, response.error().since_start(), warnings);
-    if (declaration.numbers() != nullptr) WarnOfOutcomes(screen, warnings);
+    if (is_of_numbers) WarnOfOutcomes(screen, warnings);
   }
   warnings.MergeFrom(response.label_arrivals().warnings());
   response.set_rows_are_doubtful(!warnings.empty());
-  if (screen.rows >= kLeastScreened && declaration.numbers() == nullptr) {
-    WarnOfDigits(declaration, screen, warnings);
-  }
+  if (is_screened && !is_of_numbers) WarnOfDigits(declaration, screen, warnings);
 }
 
 void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::Alarm& proto) {

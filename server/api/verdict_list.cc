@@ -62,7 +62,7 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
     DescribeGroups(declaration, *snapshot, verdict, GroupsShown::kRejected, facts);
     DescribeWatch(declaration, *snapshot, *proto.mutable_watch());
     DescribeError(declaration, snapshot->monitor->error, *facts.mutable_error());
-    // What is said of an alarm depends on the change.
+    // The headlines name it; the answer does not have it, see CalibrationError.change.
     if (facts.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT) {
       DescribeChange(snapshot->monitor->error, *facts.mutable_error());
     }

@@ -49,7 +49,7 @@ struct DescribedModel {
   const KindSnapshot& snapshot;
   std::int64_t observations;
   std::chrono::system_clock::time_point now;
-  // What else the answer has.
+  // Its fields select optional parts of the answer.
   const v1::GetCalibrationRequest& request = v1::GetCalibrationRequest::default_instance();
 };
 

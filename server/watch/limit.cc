@@ -82,6 +82,30 @@ std::vector<EventChange> FindChanges(const std::vector<EventDeviations>& deviati
   return calibd::FindChanges(events);
 }
 
+namespace {
+
+// Whether this row is among those before the named change, whose error was not shown to be over the
+// limit.
+bool IsBeforeChange(const ErrorSnapshot& error, std::int64_t row) {
+  const EventChange* const named = error.NamedChange();
+  if (named == nullptr) return false;
+  const DatedChange& change = named->change;
+  const std::int64_t first = error.deviations[named->event].first_observation;
+  const bool was_over = std::abs(change.before.mean) - change.before.radius > error.error_limit;
+  return !was_over && row >= first + change.before_from && row < first + change.from;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> ErrorSnapshot::OverAgainSince() const {
+  if (!over || Read().recovered) return std::nullopt;
+  std::call_once(memo->over_again_once, [this] {
+    const std::optional<std::int64_t> since = measured->OverAgainSince(*this);
+    if (since.has_value() && !IsBeforeChange(*this, *since)) memo->over_again_since = since;
+  });
+  return memo->over_again_since;
+}
+
 const EventChange* ErrorSnapshot::NamedChange() const {
   const std::vector<EventChange>& changes = Changes();
   const auto largest = std::ranges::max_element(changes, {}, [](const EventChange& one) {

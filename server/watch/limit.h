@@ -173,14 +173,11 @@ struct ErrorSnapshot {
   }
 
   // While an active alarm that had recovered is over the limit again: the first observation within
-  // the model of those that are, see calibd::OverAgainSince. The first call computes it, from some
-  // hundred intervals: only an answer that shows it needs it.
-  [[nodiscard]] std::optional<std::int64_t> OverAgainSince() const {
-    if (!over || Read().recovered) return std::nullopt;
-    std::call_once(memo->over_again_once,
-                   [this] { memo->over_again_since = measured->OverAgainSince(*this); });
-    return memo->over_again_since;
-  }
+  // the model of those that are, see calibd::OverAgainSince. Unset while this is one of the rows
+  // before the named change whose error was not shown to be over the limit: a stretch that begins
+  // there is over it because of later rows. The first call computes it, from some hundred
+  // intervals: only an answer that shows it needs it.
+  [[nodiscard]] std::optional<std::int64_t> OverAgainSince() const;
 
   // The number of further rows after which an undecided error of a model is expected to be decided.
   // The first call computes it, in some milliseconds: only an answer about one model needs it.

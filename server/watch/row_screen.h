@@ -91,7 +91,7 @@ class RowScreen {
     // is sent in a loop. Not reported: rows of a confident model that were counted twice in random
     // order, as long as V is below 9.3, and frequent probabilities in random order.
     // disagreement: see Repeats.
-    [[nodiscard]] std::int64_t Duplicates(double disagreement = 1) const noexcept;
+    [[nodiscard]] std::int64_t Duplicates(double disagreement) const noexcept;
   };
 
   // window: the length of the model's window, >= 1. May throw bad_alloc.

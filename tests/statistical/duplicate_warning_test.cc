@@ -77,7 +77,7 @@ PredictionSet Sample(const Draw& draw, std::size_t n, Random& random, double sha
 double DuplicateShare(const PredictionSet& set, const std::vector<std::size_t>& order) {
   RowScreen screen(order.size());
   for (const std::size_t i : order) screen.Add(set.view().rows(i, 1));
-  return static_cast<double>(screen.counts().Duplicates()) / static_cast<double>(order.size());
+  return static_cast<double>(screen.counts().Duplicates(1)) / static_cast<double>(order.size());
 }
 
 std::vector<std::size_t> InOrder(std::size_t n) {

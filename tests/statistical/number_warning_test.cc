@@ -138,7 +138,7 @@ TEST(NumberWarningTest, CalibratedForecastsGiveNone) {
       for (int repetition = 0; repetition < 10; ++repetition) {
         const Rows rows = Sample(stream, n, random);
         const RowScreen::Counts counts = Screen(stream, rows, InOrder(n));
-        EXPECT_LT(Share(counts.Duplicates(), counts.rows), 0.01) << stream.name << ", n = " << n;
+        EXPECT_LT(Share(counts.Duplicates(1), counts.rows), 0.01) << stream.name << ", n = " << n;
         EXPECT_LT(Share(counts.outcomes_as_forecast, counts.digit_rows), 0.05) << stream.name;
         EXPECT_LT(Share(counts.outcomes_as_before, counts.digit_rows), 0.05) << stream.name;
       }
@@ -155,13 +155,13 @@ TEST(NumberWarningTest, DoubleDeliveryOfFivePercentIsReported) {
     std::vector<std::size_t> order = InOrder(n);
     for (std::size_t i = n - n / 20; i < n; ++i) order.push_back(i);
     const RowScreen::Counts counts = Screen(stream, rows, order);
-    EXPECT_GE(Share(counts.Duplicates(), counts.rows), 0.03) << n;
+    EXPECT_GE(Share(counts.Duplicates(1), counts.rows), 0.03) << n;
     std::shuffle(order.begin(), order.end(), random);
-    EXPECT_GE(Share(Screen(stream, rows, order).Duplicates(), counts.rows), 0.03) << n;
+    EXPECT_GE(Share(Screen(stream, rows, order).Duplicates(1), counts.rows), 0.03) << n;
     // Every twentieth row is sent twice, at once.
     std::vector<std::size_t> at_once;
     for (std::size_t i = 0; i < n; ++i) at_once.insert(at_once.end(), i % 20 == 0 ? 2 : 1, i);
-    EXPECT_GE(Share(Screen(stream, rows, at_once).Duplicates(), counts.rows), 0.03) << n;
+    EXPECT_GE(Share(Screen(stream, rows, at_once).Duplicates(1), counts.rows), 0.03) << n;
   }
 }
 

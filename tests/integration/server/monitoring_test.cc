@@ -240,6 +240,7 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
   ASSERT_EQ(answer.warnings_size(), 1);
   EXPECT_THAT(answer.warnings(0),
               HasSubstr("50.0 % of the newest 1000 observations seem to repeat earlier ones"));
+  EXPECT_TRUE(answer.rows_are_doubtful());
   // A start screens the window again.
   server_->Kill();
   Start();
@@ -261,6 +262,7 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
     return answer.warnings_size() == 1 ? answer.warnings(0) : "";
   };
   EXPECT_THAT(warning_of(1e-5), HasSubstr("have 5 decimal digits"));
+  EXPECT_FALSE(answer.rows_are_doubtful()) << "a map may be fitted to rounded probabilities";
   EXPECT_THAT(warning_of(1e-3), HasSubstr("have 3 decimal digits"));
   EXPECT_THAT(answer.warnings(0), HasSubstr("monitoring.tolerance = 0.002"));
 }

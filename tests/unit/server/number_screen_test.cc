@@ -81,7 +81,7 @@ TEST(NumberScreenTest, RowsThatAreSentTwiceAreDuplicates) {
     screen.Add(kNormal, sent.view());
     EXPECT_EQ(screen.counts().repeats.rows, 0);
     screen.Add(kNormal, sent.view());
-    EXPECT_EQ(screen.counts().Duplicates(), window == 999 ? 0 : 1000) << window;
+    EXPECT_EQ(screen.counts().Duplicates(1), window == 999 ? 0 : 1000) << window;
     EXPECT_EQ(screen.counts().repeats.differing, 0);
     EXPECT_EQ(screen.counts().outcomes_as_before, 0);
   }
@@ -95,7 +95,7 @@ TEST(NumberScreenTest, EqualForecastsWithTheirOwnOutcomesAreNoDuplicates) {
   screen.Add(kNormal, sent.view());
   EXPECT_EQ(screen.counts().repeats.rows, 1000);
   EXPECT_EQ(screen.counts().repeats.differing, 1000);
-  EXPECT_EQ(screen.counts().Duplicates(), 0);
+  EXPECT_EQ(screen.counts().Duplicates(1), 0);
 }
 
 TEST(NumberScreenTest, OutcomesThatAreExpectedToBeEqualAreNoDuplicates) {
@@ -108,7 +108,7 @@ TEST(NumberScreenTest, OutcomesThatAreExpectedToBeEqualAreNoDuplicates) {
   screen.Add(kNormal, nights.view());
   EXPECT_EQ(screen.counts().repeats.rows, 110);
   EXPECT_EQ(screen.counts().repeats.differing, 0);
-  EXPECT_EQ(screen.counts().Duplicates(), 0);
+  EXPECT_EQ(screen.counts().Duplicates(1), 0);
   EXPECT_EQ(screen.counts().outcomes_as_before, 0);
 }
 

@@ -114,9 +114,31 @@ TEST(RowScreenTest, FewOutputsWithTheSameLabelAreNoDuplicates) {
       RowScreen screen(10000);
       screen.Add(sent.view());
       EXPECT_EQ(screen.counts().repeats.rows, static_cast<std::int64_t>(n - outputs));
-      EXPECT_EQ(screen.counts().Duplicates(), 0) << outputs << " outputs, " << n << " rows";
+      EXPECT_EQ(screen.counts().Duplicates(1), 0) << outputs << " outputs, " << n << " rows";
     }
   }
+}
+
+// A model says that a rare event is ten times as frequent as it is. The labels of equal predictions
+// then agree more often than the predictions say, although no row was sent twice.
+TEST(RowScreenTest, RareEventsThatAreStatedTooOftenAreNoDuplicates) {
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> uniform;
+  PredictionSet sent;
+  sent.class_count = 2;
+  for (int i = 0; i < 10000; ++i) {
+    const double p = std::round(1e5 * (0.025 + 0.05 * uniform(random))) / 1e5;
+    sent.probabilities.insert(sent.probabilities.end(), {1 - p, p});
+    sent.labels.push_back(uniform(random) < p / 10 ? 1 : 0);
+  }
+  RowScreen screen(20000);
+  screen.Add(sent.view());
+  EXPECT_GT(screen.counts().Duplicates(1), 1000);
+  // The label differs from the predicted class in .005 of the rows instead of .05.
+  EXPECT_EQ(screen.counts().Duplicates(0.1), 0);
+  // Rows that are sent twice are still found.
+  screen.Add(sent.view());
+  EXPECT_GE(screen.counts().Duplicates(0.1), 9000);
 }
 
 TEST(RowScreenTest, DetectsARepeatedDataSetThatFitsTheWindow) {
@@ -125,17 +147,17 @@ TEST(RowScreenTest, DetectsARepeatedDataSetThatFitsTheWindow) {
     RowScreen screen(window);
     for (int time = 0; time < 3; ++time) screen.Add(set.view());
     EXPECT_EQ(screen.counts().rows, static_cast<std::int64_t>(std::min<std::size_t>(window, 9000)));
-    EXPECT_EQ(screen.counts().Duplicates(), window == 2999 ? 0 : window == 3000 ? 3000 : 6000);
+    EXPECT_EQ(screen.counts().Duplicates(1), window == 2999 ? 0 : window == 3000 ? 3000 : 6000);
   }
   // A row may be repeated often.
   RowScreen often(10000);
   for (int time = 0; time < 300; ++time) often.Add(set.view().rows(0, 100));
-  EXPECT_EQ(often.counts().Duplicates(), 10000);
+  EXPECT_EQ(often.counts().Duplicates(1), 10000);
   // Its memory is bounded, whatever the window.
   RowScreen screen(10000000);
   const PredictionSet large = Drawn(RowScreen::kMostRows);
   for (int time = 0; time < 2; ++time) screen.Add(large.view());
-  EXPECT_EQ(screen.counts().Duplicates(), static_cast<std::int64_t>(RowScreen::kMostRows));
+  EXPECT_EQ(screen.counts().Duplicates(1), static_cast<std::int64_t>(RowScreen::kMostRows));
   EXPECT_LT(RowScreen::MaxMemory(10000000), 2U << 20);
 }
 
