@@ -198,12 +198,12 @@ struct ForecastEvidence::Processes {
       // The margin exceeds the rounding errors of both functions.
       least_sum = std::exp(maximum.log_value - log_offset - process.largest) * (1 - 1e-9);
     }
-    // Returns true if the maximum has grown.
-    bool Add(const ForecastProcess& process, std::int64_t count) noexcept {
+    // Returns true if the maximum has grown. observation: the number of the newest one.
+    bool Add(const ForecastProcess& process, std::int64_t observation) noexcept {
       if (process.sum <= least_sum) return false;
       const double log_now = process.LogMixture() + log_offset;
       if (log_now <= maximum.log_value) return false;
-      maximum = {log_now, count};
+      maximum = {log_now, observation};
       Begin(process);
       return true;
     }
