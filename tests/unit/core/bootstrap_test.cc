@@ -70,7 +70,7 @@ TEST(BootstrapTest, HasTheStatisticOfTheQuadraticEstimators) {
   EXPECT_EQ(result->skce.biased, skce->biased);
   EXPECT_EQ(result->skce.unbiased, skce->unbiased);
   EXPECT_NEAR(result->statistic, 500.0 / 499 * skce->unbiased - skce->biased, 1e-18);
-  EXPECT_EQ(result->p_value, (1.0 + result->exceedances) / 1001);
+  EXPECT_EQ(result->p_value, (1.0 + result->exceedances) / 1000);
   EXPECT_EQ(result->seed, 3u);
 }
 

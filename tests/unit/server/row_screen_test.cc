@@ -124,21 +124,29 @@ TEST(RowScreenTest, FewOutputsWithTheSameLabelAreNoDuplicates) {
 TEST(RowScreenTest, RareEventsThatAreStatedTooOftenAreNoDuplicates) {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> uniform;
-  PredictionSet sent;
-  sent.class_count = 2;
-  for (int i = 0; i < 10000; ++i) {
-    const double p = std::round(1e5 * (0.025 + 0.05 * uniform(random))) / 1e5;
-    sent.probabilities.insert(sent.probabilities.end(), {1 - p, p});
-    sent.labels.push_back(uniform(random) < p / 10 ? 1 : 0);
-  }
-  RowScreen screen(20000);
-  screen.Add(sent.view());
-  EXPECT_GT(screen.counts().Duplicates(1), 1000);
+  // scale: 20 times the number of distinct predictions.
+  const auto rows = [&](double scale) {
+    PredictionSet drawn;
+    drawn.class_count = 2;
+    for (int i = 0; i < 10000; ++i) {
+      const double p = std::round(scale * (0.025 + 0.05 * uniform(random))) / scale;
+      drawn.probabilities.insert(drawn.probabilities.end(), {1 - p, p});
+      drawn.labels.push_back(uniform(random) < p / 10 ? 1 : 0);
+    }
+    return drawn;
+  };
+  RowScreen screen(10000);
+  screen.Add(rows(1e6).view());
+  EXPECT_GT(screen.counts().Duplicates(1), 500);
   // The label differs from the predicted class in .005 of the rows instead of .05.
   EXPECT_EQ(screen.counts().Duplicates(0.1), 0);
   // Rows that are sent twice are still found.
-  screen.Add(sent.view());
-  EXPECT_GE(screen.counts().Duplicates(0.1), 9000);
+  const PredictionSet distinct = rows(1e12);
+  RowScreen twice(10000);
+  twice.Add(distinct.view());
+  EXPECT_EQ(twice.counts().Duplicates(0.1), 0);
+  twice.Add(distinct.view());
+  EXPECT_GE(twice.counts().Duplicates(0.1), 9000);
 }
 
 TEST(RowScreenTest, DetectsARepeatedDataSetThatFitsTheWindow) {
