@@ -312,7 +312,8 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
         " Evidence, alarms and intervals assume that this is not so, and may be false. Send sorted "
         "rows in random order (calibctl send --shuffle 1), each row once, and one row of each "
         "user: shuffling does not mend repeats and rows of one user, but hides them. The warning "
-        "stays until the evidence begins anew, as after the acknowledgement of its alarm.");
+        "stays until the evidence begins anew, as after the acknowledgement of its alarm, and all "
+        "alarms of the rows before are acknowledged.");
   }
   const RowScreen::Counts& screen = snapshot.monitor->screen;
   const bool is_screened = screen.rows >= kLeastScreened;

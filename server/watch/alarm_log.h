@@ -37,7 +37,8 @@ struct Alarm {
   // Time of the observations that raised the alarm: their own, or that of their row in the log, so
   // that a replay raises the same alarm.
   Time raise_time;
-  // Number of the model's observation at which the threshold was reached.
+  // Number of the model's observation at which the threshold was reached, or of the last one of the
+  // warm-up, whose observations are judged together.
   std::int64_t observation = 0;
   // log10 of the maximum that crossed the threshold.
   double log10_value = 0;

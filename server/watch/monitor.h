@@ -39,6 +39,19 @@ inline void LastCountedFields(StateFields& fields, std::optional<Alarm::Time>& t
   fields(store::v1::MonitorState::kLastCountedTimeUsFieldNumber, time);
 }
 
+// The serial dependence that was found with the evidence; see SerialDependence.
+struct FoundDependence {
+  // The observation of the model at which it was found; 0 if it was not.
+  std::int64_t found_at = 0;
+  // The position of the label whose own outcomes show it.
+  std::optional<std::size_t> label;
+};
+// That of the evidence before it was restarted.
+inline void FormerDependenceFields(StateFields& fields, FoundDependence& former) {
+  fields(store::v1::MonitorState::kFormerDependenceFoundAtFieldNumber, former.found_at);
+  fields(store::v1::MonitorState::kFormerDependentLabelFieldNumber, former.label);
+}
+
 // The end of a row of the log in a batch that contains several.
 struct RowEnd {
   // Index of the first observation after the row.
@@ -230,6 +243,7 @@ class Monitor final : public AnyMonitor {
   // Decide.
   void Begin(const Batch& warmup) {
     watch_ = kind_.NewWatch(1, monitoring_, Marks());
+    warmup_end_ = static_cast<std::int64_t>(warmup.size());
     if (watch_ != nullptr) {
       Adding adding(*this, warmup, GroupValues(warmup_groups_), 0, {});
       AddStatistics(adding);
@@ -351,6 +365,8 @@ class Monitor final : public AnyMonitor {
     return crossing.has_value() ? std::optional(OverLimitAlarm(*crossing, group, time))
                                 : std::nullopt;
   }
+  // The serial dependence among the rows of the evidence.
+  [[nodiscard]] FoundDependence DependenceOfEvidence() const;
   // Begins anew the evidence, also that of the groups, or only the drift detectors.
   void Restart(MonitorRestart restart, std::int64_t observations);
 
@@ -364,7 +380,13 @@ class Monitor final : public AnyMonitor {
   std::vector<Group> groups_;
   // Group value of each warm-up observation so far; empty without a group tag.
   std::vector<std::string> warmup_groups_;
+  // Number of observations when the evidence began. 0 in a restored state, whose warm-up was judged
+  // before it was saved.
+  std::int64_t warmup_end_ = 0;
   AlarmLog alarms_;
+  // That of the evidence before it was restarted. It stays a reason for doubt while an alarm of the
+  // rows before the restart is active.
+  FoundDependence former_dependence_;
   std::optional<Alarm::Time> last_counted_time_;
 };
 
@@ -568,9 +590,12 @@ void Monitor<Kind>::DecideEvidence(Alarm::Time time, std::int64_t observations, 
   const auto decide = [&](Alarm::Kind kind, const RunningMaximum& maximum, double threshold,
                           std::int64_t reached_at) {
     alarm.kind = kind;
-    // If the two logarithms of a threshold differ by rounding, the newest observation is used.
+    // If the two logarithms of a threshold differ by rounding, the newest observation is used. The
+    // observations of the warm-up are judged at its end, whose time the alarm has.
     alarm.observation =
-        reached_at > 0 ? before + std::max(reached_at, monitoring_.min_observations) : observations;
+        reached_at > 0
+            ? std::max(before + std::max(reached_at, monitoring_.min_observations), warmup_end_)
+            : observations;
     alarm.log10_value = maximum.log_value / std::numbers::ln10;
     alarm.threshold = threshold;
     const bool is_active =
@@ -649,12 +674,31 @@ void Monitor<Kind>::Restart(MonitorRestart restart, std::int64_t observations) {
       watch->RestartDrift(Marks());
     }
   };
-  if (restart == MonitorRestart::kEvidence) kind_.Restarted();
+  if (restart == MonitorRestart::kEvidence) {
+    if (const FoundDependence found = DependenceOfEvidence(); found.found_at > 0) {
+      former_dependence_ = found;
+    }
+    kind_.Restarted();
+  }
   begin_anew(watch_);
   for (Group& group : groups_) {
     begin_anew(group.watch);
     group.snapshot = nullptr;
   }
+}
+
+template <typename Kind>
+FoundDependence Monitor<Kind>::DependenceOfEvidence() const {
+  FoundDependence found;
+  if constexpr (requires { kind_.dependence_found_at(); }) {
+    const std::int64_t found_at = kind_.dependence_found_at();
+    if (watch_ == nullptr || found_at == 0) return found;
+    found.found_at = watch_->first_observation() - 1 + found_at;
+    if constexpr (kHasLabels) {
+      if (LabelCount() > 1) found.label = kind_.dependent_label();
+    }
+  }
+  return found;
 }
 
 template <typename Kind>
@@ -669,12 +713,17 @@ MonitorSnapshot Monitor<Kind>::Snapshot() {
   snapshot.alarms = alarms_.alarms();
   snapshot.last_counted_time = last_counted_time_;
   snapshot.screen = kind_.screened();
-  if constexpr (requires { kind_.dependence_found_at(); }) {
-    const std::int64_t found_at = kind_.dependence_found_at();
-    if (found_at > 0) snapshot.dependence_found_at = watch_->first_observation() - 1 + found_at;
-    if constexpr (kHasLabels) {
-      if (found_at > 0 && LabelCount() > 1) snapshot.dependent_label = kind_.dependent_label();
-    }
+  FoundDependence dependence = DependenceOfEvidence();
+  snapshot.evidence_is_doubtful = dependence.found_at > 0;
+  if (!snapshot.evidence_is_doubtful) dependence = former_dependence_;
+  const bool is_former_active =
+      watch_ != nullptr && std::ranges::any_of(*alarms_.alarms(), [this](const Alarm& alarm) {
+        return !alarm.acknowledge_time.has_value() &&
+               alarm.observation < watch_->first_observation();
+      });
+  if (snapshot.evidence_is_doubtful || is_former_active) {
+    snapshot.dependence_found_at = dependence.found_at;
+    snapshot.dependent_label = dependence.label;
   }
   snapshot.raised = alarms_.raised();
   for (Group& group : groups_) {
@@ -702,6 +751,7 @@ void Monitor<Kind>::Save(store::v1::MonitorState& out) const {
   error_.Save(*out.mutable_error());
   for (const ErrorWatch& error : label_errors_) error.Save(*out.add_label_errors());
   SaveFields(last_counted_time_, out, LastCountedFields);
+  SaveFields(former_dependence_, out, FormerDependenceFields);
 }
 
 template <typename Kind>
@@ -745,6 +795,10 @@ absl::Status Monitor<Kind>::Restore(const store::v1::MonitorState& stored) {
   }
   for (std::size_t k = 0; k < label_errors_.size(); ++k) {
     CALIBD_RETURN_IF_ERROR(label_errors_[k].Restore(stored.label_errors(static_cast<int>(k))));
+  }
+  CALIBD_RETURN_IF_ERROR(RestoreFields(stored, former_dependence_, FormerDependenceFields));
+  if (former_dependence_.label.has_value() && *former_dependence_.label >= LabelCount()) {
+    return absl::InvalidArgumentError("has a dependent label that cannot be");
   }
   return RestoreFields(stored, last_counted_time_, LastCountedFields);
 }

@@ -74,8 +74,11 @@ struct MonitorSnapshot {
   std::optional<Alarm::Time> last_counted_time;
   RowScreen::Counts screen;
   // The observation of the model at which outcomes of neighbouring rows were found to go together
-  // more than the predictions say; 0 before.
+  // more than the predictions say; 0 before. It also tells of the rows before the evidence began
+  // anew, while an alarm of them is active.
   std::int64_t dependence_found_at = 0;
+  // Whether this was found among the rows of the evidence.
+  bool evidence_is_doubtful = false;
   // The position of the label whose own outcomes show this, of a model of several labels. Unset if
   // no single one does.
   std::optional<std::size_t> dependent_label;
