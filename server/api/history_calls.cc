@@ -95,10 +95,11 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
   KindOf(*snapshot.declaration)
       .DescribeBucket(*snapshot.declaration, snapshot, bucket, labels, out);
   if (out.has_error()) {
-    out.set_class_1_is_worse(out.has_class_1_error() &&
-                             convert::Exceeds(out.class_1_error(), out.error()));
-    out.set_off_by(
-        convert::IntervalText(out.class_1_is_worse() ? out.class_1_error() : out.error()));
+    const v1::ErrorInterval& class_1 = out.class_1_error();
+    out.set_class_1_is_worse(
+        out.has_class_1_error() &&
+        (convert::Exceeds(class_1, out.error()) || convert::IsSameEvent(class_1, out.error())));
+    out.set_off_by(convert::IntervalText(out.class_1_is_worse() ? class_1 : out.error()));
   }
   if (bucket.watch.has_value()) {
     out.set_log10_e_value(bucket.watch->log10_e_value);

@@ -336,9 +336,10 @@ void StrandState::Count(const RowValues& values, ModelSnapshot::Time time) {
     if (values.time_s(first) != RowValues::kNoTime) history_.BeginEarlier(start);
     KindState::Added added =
         Observe(values.rows().rows(first, end - first), values.single_precision);
-    if (history_.counts_earlier()) history_.EndEarlier(watch_mark());
     const auto newest = time_of(end - 1);
     Decide(std::move(added), newest == row_time ? time : newest);
+    // The decision adds the evidence of classes and groups to that of the model.
+    if (history_.counts_earlier()) history_.EndEarlier(watch_mark());
     first = end;
   }
   if (AnyMonitor* const monitor = kind_->monitor()) monitor->SetCountedTime(time);

@@ -147,6 +147,14 @@ bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_labe
          std::pair(top_label.lower(), top_label.estimate());
 }
 
+bool IsSameEvent(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label) noexcept {
+  constexpr double kRounding = 1e-9;
+  const auto equal = [](double a, double b) { return std::abs(a - b) < kRounding; };
+  return equal(class_1.lower(), top_label.lower()) && equal(class_1.upper(), top_label.upper()) &&
+         equal(class_1.estimate(), top_label.estimate()) &&
+         equal(std::abs(class_1.gap()), std::abs(top_label.gap()));
+}
+
 std::string Class1Name(std::span<const std::string> class_names) {
   return class_names.size() == 2 ? Plain(class_names[1]) : "";
 }

@@ -125,6 +125,13 @@ TEST_F(HistoryCallsTest, OffByIsTheWorseError) {
   const v1::HistoryBucket class_1 = off_by(true, false);
   EXPECT_TRUE(class_1.class_1_is_worse());
   EXPECT_THAT(class_1.off_by(), ::testing::StartsWith("75 ("));
+  // The top label is always class 0: both errors are those of one event.
+  std::vector<History::Entry> same = Minutes(1);
+  for (int i = 0; i < 1000; ++i) {
+    same[0].bucket.reliability.ReliabilitySums::Add(0.75, i % 2 == 0);
+    same[0].bucket.class_1.Add(0.25, i % 2 != 0);
+  }
+  EXPECT_TRUE(PageOf(same).buckets(0).class_1_is_worse());
 }
 
 TEST_F(HistoryCallsTest, APageContinuesAfterADeletedBucket) {

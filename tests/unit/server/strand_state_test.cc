@@ -106,6 +106,27 @@ TEST(StrandStateTest, RowsThatAreAppliedTogetherGiveTheBitsAndAlarmsOfSingleRows
   }
 }
 
+// The evidence of the classes is added to that of the model when alarms are decided.
+TEST(StrandStateTest, ABucketOfAnEarlierTimeHasTheEvidenceAfterItsRows) {
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M2(kStrandStateClasses), 2)->Draw(1200, set);
+  ThreadPool pool("test", 1);
+  Model model(1, Declaration(0), {}, {}, pool, nullptr);
+  StrandState& state = model.strand_state();
+  state.Apply(testing::ObservedRow(set.view().rows(0, 100)), 1, seconds(6000));
+  for (int i = 1; i < 11; ++i) {
+    LogRow row = testing::ObservedRow(set.view().rows(static_cast<std::size_t>(i) * 100, 100));
+    row.As<ObservationsRow>()->values.times_s.assign(1, 900);
+    state.Apply(row, i + 1, seconds(6000 + i));
+    const auto& late = state.history().late();
+    const auto minute =
+        late.find({HistoryResolution::kMinute, std::chrono::sys_seconds(seconds(900))});
+    ASSERT_NE(minute, late.end());
+    ASSERT_TRUE(minute->second.watch.has_value());
+    EXPECT_EQ(minute->second.watch, state.watch_mark()) << i;
+  }
+}
+
 TEST(StrandStateTest, ARestoredComparisonContinuesWithTheSameBits) {
   const std::vector<TimedRow> rows = Rows();
   ThreadPool pool("test", 1);

@@ -108,13 +108,7 @@ void CompareEvents(v1::CalibrationError& error) {
 }
 
 bool IsSameEvent(const v1::ErrorMeasurement& error) noexcept {
-  constexpr double kRounding = 1e-9;
-  const auto equal = [](double a, double b) { return std::abs(a - b) < kRounding; };
-  const v1::ErrorInterval& class_1 = error.class_1();
-  const v1::ErrorInterval& top_label = error.top_label();
-  return equal(class_1.lower(), top_label.lower()) && equal(class_1.upper(), top_label.upper()) &&
-         equal(class_1.estimate(), top_label.estimate()) &&
-         equal(std::abs(class_1.gap()), std::abs(top_label.gap()));
+  return IsSameEvent(error.class_1(), error.top_label());
 }
 
 double FrequencyOf(const v1::ErrorInterval& error) noexcept {

@@ -66,6 +66,11 @@ namespace calibd::convert {
 // larger estimate.
 [[nodiscard]] bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label);
 
+// Whether both errors are those of one event, because the top label is always class 0, or always
+// class 1, as of a rare event.
+[[nodiscard]] bool IsSameEvent(const v1::ErrorInterval& class_1,
+                               const v1::ErrorInterval& top_label) noexcept;
+
 // Returns the name of class 1 of two classes, without control characters; empty unless there are
 // two names. class_names: in the order of the classes.
 [[nodiscard]] std::string Class1Name(std::span<const std::string> class_names);
