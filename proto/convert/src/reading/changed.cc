@@ -135,10 +135,17 @@ Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
     }
   }
   if (drift == nullptr) return Say(Changed::NOT_DATED, 0, "no change can be dated");
+  // Evidence that came first may have counted a small error from its first row on.
+  const v1::Alarm* const evidence = Active(answer, v1::Alarm::EVIDENCE);
+  const bool may_be_constant =
+      evidence != nullptr && evidence->observation() <= drift->observation();
   return Say(Changed::PERHAPS, drift->observation(),
              absl::StrCat("perhaps: drift was detected at ",
                           TimeOfRow(drift->raise_time(), drift->observation()),
-                          "; the row of the change cannot be dated yet"));
+                          may_be_constant
+                              ? "; a change cannot be dated yet, and a small error from the first "
+                                "rows on may have caused this too"
+                              : "; the row of the change cannot be dated yet"));
 }
 
 }  // namespace calibd::convert
