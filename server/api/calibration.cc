@@ -2,11 +2,13 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/reading.h"
 #include "calibd/core/status_macros.h"
 #include "server/answers/calibration_proto.h"
 #include "server/answers/watch_proto.h"
 #include "server/api/api.h"
 #include "server/api/history_calls.h"
+#include "server/api/verdict_list.h"
 #include "server/base/errors.h"
 #include "server/kinds/kind_table.h"
 
@@ -24,6 +26,35 @@ absl::Status FindAlarm(const Model& model, std::int64_t alarm_id, v1::Alarm& pro
         absl::StrCat(model.declaration()->name.ToString(), " has no alarm ", alarm_id));
   }
   DescribeAlarm(*snapshot->declaration, *alarm, proto);
+  return absl::OkStatus();
+}
+
+// The first observation that counts for what the alarm is about.
+std::int64_t FirstCounted(const MonitorSnapshot& monitor, const Alarm& alarm) {
+  if (alarm.kind != Alarm::Kind::kOverLimit) {
+    return monitor.watch.has_value() ? monitor.watch->first_observation : 1;
+  }
+  if (alarm.label.has_value()) return monitor.labels[*alarm.label].first_observation;
+  for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
+    if (alarm.group == group->id) return group->error.first_observation;
+  }
+  return monitor.error.first_observation;
+}
+
+// Describes an alarm after its acknowledgement. changed: false if it was acknowledged before.
+// Errors: NotFound.
+absl::Status DescribeAcknowledged(Model& model, std::int64_t alarm_id, bool changed,
+                                  v1::AcknowledgeAlarmResponse& response) {
+  CALIBD_RETURN_IF_ERROR(FindAlarm(model, alarm_id, *response.mutable_alarm()));
+  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+  const Alarm* const alarm = snapshot->monitor->FindAlarm(alarm_id);
+  response.set_effect(
+      !changed || alarm == nullptr
+          ? "it had been acknowledged before, so nothing changes"
+          : convert::AcknowledgedText(response.alarm(), FirstCounted(*snapshot->monitor, *alarm)));
+  v1::ListVerdictsResponse::ModelVerdict headlines;
+  DescribeListed(model, std::chrono::system_clock::now(), headlines);
+  response.mutable_reading()->Swap(headlines.mutable_reading());
   return absl::OkStatus();
 }
 
@@ -50,13 +81,14 @@ absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
   const std::int64_t alarm_id = request.alarm_id();
   v1::Alarm alarm;
   CALIBD_RETURN_IF_ERROR(FindAlarm(*model, alarm_id, alarm));
-  const auto answer = [reply, model, alarm_id](const absl::Status& acknowledged) {
+  const bool changes = !alarm.has_acknowledge_time();
+  const auto answer = [reply, model, alarm_id, changes](const absl::Status& acknowledged) {
     reply->Answer([&](v1::AcknowledgeAlarmResponse& response) {
-      return acknowledged.ok() ? FindAlarm(*model, alarm_id, *response.mutable_alarm())
+      return acknowledged.ok() ? DescribeAcknowledged(*model, alarm_id, changes, response)
                                : acknowledged;
     });
   };
-  if (alarm.has_acknowledge_time()) {
+  if (!changes) {
     // A visible acknowledgement is on disk.
     reply->ChangesNothing();
     answer(absl::OkStatus());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,7 +37,9 @@ constexpr std::size_t kMostTested = 64;
 constexpr std::size_t kModelsAtATime = 256;
 constexpr std::chrono::seconds kListRetryDelay{1};
 
-void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time_point now,
+}  // namespace
+
+void DescribeListed(Model& model, std::chrono::system_clock::time_point now,
                     v1::ListVerdictsResponse::ModelVerdict& proto) {
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
   const ModelDeclaration& declaration = *snapshot->declaration;
@@ -45,7 +48,6 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
   if (snapshot->last_observation_time.has_value()) {
     *proto.mutable_last_observation_time() = ToTimestamp(*snapshot->last_observation_time);
   }
-  proto.set_rejected_among_all(rejected);
   // The facts of the headlines.
   v1::GetCalibrationResponse facts;
   facts.set_model(proto.model());
@@ -69,6 +71,7 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
     if (!snapshot->monitor->labels.empty()) {
       KindOf(declaration).Describe({declaration, *snapshot, snapshot->observations, now}, facts);
     }
+    WarnOfRows(declaration, *snapshot, facts);
     const std::vector<Alarm>& alarms = *snapshot->monitor->alarms;
     for (std::size_t i = alarms.size(); i-- > 0;) {
       if (!alarms[i].acknowledge_time.has_value()) {
@@ -83,8 +86,6 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
   proto.mutable_error()->Swap(facts.mutable_error());
   proto.mutable_alarms()->Swap(facts.mutable_alarms());
 }
-
-}  // namespace
 
 absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(const Identity& caller,
                                                          double rate) const {
@@ -103,7 +104,10 @@ absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(const Identity& caller,
       if (snapshot->monitor.has_value() &&
           IsTested(snapshot->declaration->monitoring, *snapshot->monitor)) {
         ids.push_back(model->id());
-        e_values.push_back(snapshot->monitor->watch->reading.evidence.log10_e_value);
+        // 0 is an e-value too, and the only one that rows which depend on each other leave valid.
+        e_values.push_back(snapshot->monitor->evidence_is_doubtful
+                               ? -std::numeric_limits<double>::infinity()
+                               : snapshot->monitor->watch->reading.evidence.log10_e_value);
       }
     }
     listed = models.size();
@@ -150,9 +154,10 @@ absl::Status VerdictList::ListPage(const Identity& caller, const Page& page, dou
   const auto now = std::chrono::system_clock::now();
   for (std::size_t i = 0; i < std::min(models.size(), page.size); ++i) {
     Model& model = *models[i];
-    const bool rejected =
-        std::binary_search(tested->rejected.begin(), tested->rejected.end(), model.id());
-    DescribeListed(model, rejected, now, *response.add_models());
+    v1::ListVerdictsResponse::ModelVerdict& proto = *response.add_models();
+    DescribeListed(model, now, proto);
+    proto.set_rejected_among_all(
+        std::binary_search(tested->rejected.begin(), tested->rejected.end(), model.id()));
   }
   if (models.size() > page.size) {
     response.set_next_page_token(

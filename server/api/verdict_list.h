@@ -20,6 +20,10 @@
 
 namespace calibd::server {
 
+// Describes the newest published state of a model, without rejected_among_all.
+void DescribeListed(Model& model, std::chrono::system_clock::time_point now,
+                    v1::ListVerdictsResponse::ModelVerdict& proto);
+
 // ListVerdicts: the newest published state of each model of a page, and e-BH over all models that
 // the caller may read, computed once for all pages of a list. It runs on a thread of its own,
 // because it reads the state of every model.

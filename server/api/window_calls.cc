@@ -25,6 +25,7 @@
 #include "calibd/core/recalibration.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
+#include "server/answers/calibration_proto.h"
 #include "server/api/api.h"
 #include "server/api/evaluate_forecasts.h"
 #include "server/api/window_call.h"
@@ -337,6 +338,9 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
     proto = convert::ToProto(advice, window.class_count, model->declaration()->class_1_name(),
                              first, change);
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
+    v1::GetCalibrationResponse answer;
+    DescribeCalibration(*model, *sample.snapshot, std::chrono::system_clock::now(), answer);
+    proto.set_caution(convert::MapCaution(answer));
     auto kept = std::make_shared<v1::Recalibration>(proto);
     kept->mutable_map()->clear_scales();
     kept->mutable_map()->clear_offsets();

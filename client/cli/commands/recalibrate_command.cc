@@ -94,6 +94,9 @@ std::string Points(const v1::ErrorInterval& error) {
 std::string Describe(const v1::Recalibration& advice) {
   const v1::RecalibrationMap& map = advice.map();
   std::string text = convert::Plain(advice.text()) + ".\n";
+  if (!advice.caution().empty()) {
+    absl::StrAppend(&text, "But ", convert::Plain(advice.caution()), ".\n");
+  }
   const bool alternates = advice.has_change();
   absl::StrAppendFormat(&text, "%s %d observations chose the map: cross-validated log loss (nats)",
                         alternates ? "Every second one," : "The older", advice.fit_observations());
@@ -151,6 +154,12 @@ absl::StatusOr<ExitCode> Run(const Context& context, const RecalibrateOptions& o
     // The rows of the result must be those of the file.
     if (options.input.columns.drop_invalid) return UsageFault("--apply excludes --drop-invalid");
     return Apply(options);
+  }
+  if (const std::string& group = options.input.columns.group; !group.empty()) {
+    return UsageFault(absl::StrCat(
+        "recalibrate fits one map to all rows, whatever their groups: leave the column out with "
+        "--drop-column ",
+        OptionValue(group), ", or give a file of one group's rows"));
   }
   std::optional<FileChanges> changes;
   CALIBD_ASSIGN_OR_RETURN(

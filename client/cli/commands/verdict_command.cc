@@ -91,20 +91,19 @@ absl::StatusOr<ExitCode> Acknowledge(const Context& context, const AcknowledgeOp
       Print(absl::StrCat("updated ", model, ": ", DescribeUpdate(update), "\n"));
     }
   }
-  CALIBD_ASSIGN_OR_RETURN(const auto alarm,
+  CALIBD_ASSIGN_OR_RETURN(const auto response,
                           client->AcknowledgeAlarm(model, options.alarm, options.note));
   if (context.json()) {
     Acknowledgement acknowledgement;
     acknowledgement.set_model(model);
-    *acknowledgement.mutable_alarm() = alarm;
+    *acknowledgement.mutable_alarm() = response.alarm();
+    acknowledgement.set_effect(response.effect());
+    *acknowledgement.mutable_reading() = response.reading();
     if (options.error_limit > 0) *acknowledgement.mutable_update() = update;
     PrintJson(ToJson(acknowledgement));
   } else {
-    Print(alarm.note() == options.note
-              ? DescribeAcknowledged(model, alarm)
-              : absl::StrCat(ShortName(model), ": alarm ", alarm.id(),
-                             " was already acknowledged at ", MinuteText(alarm.acknowledge_time()),
-                             "; nothing restarts, and the note is not kept\n"));
+    const std::string text = DescribeAcknowledged(model, response);
+    Print(HasColors() ? PaintStatuses(text) : text);
   }
   return ExitCode::kOk;
 }

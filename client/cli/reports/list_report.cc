@@ -65,13 +65,15 @@ std::vector<std::string> Wrap(absl::string_view text, std::size_t width) {
   return lines;
 }
 
-// The number of active alarms, and "a" for an acknowledged error: "2", "a", "2 a" or empty.
+// The number of active alarms, "a" for an acknowledged error, and "w" for a warning: "2", "a",
+// "2 a w" or empty.
 std::string AlarmsCell(const v1::ListVerdictsResponse::ModelVerdict& model) {
   std::vector<std::string> marks;
   if (!model.alarms().empty()) marks.push_back(absl::StrCat(model.alarms_size()));
   if (model.verdict().is_acknowledged() || model.error().has_since_acknowledgement()) {
     marks.emplace_back("a");
   }
+  if (model.reading().has_warning()) marks.emplace_back("w");
   return absl::StrJoin(marks, " ");
 }
 
@@ -88,7 +90,8 @@ std::string Legend(const v1::ListVerdictsResponse& response, double false_discov
           response.tested_models(), response.tested_models() == 1 ? "model" : "models",
           response.rejected_models(), Number(100 * false_discovery_rate)),
       HasMarks(response) ? " Alarms: how many are active (calibctl alarms MODEL); a: an error over "
-                           "the limit was acknowledged (calibctl show MODEL)."
+                           "the limit was acknowledged; w: a warning says why numbers may be "
+                           "false (calibctl show MODEL)."
                          : "");
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "calibd/convert/text.h"
+#include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/report.h"
 
 namespace calibd::cli {
@@ -400,8 +401,7 @@ std::string DescribeAlarms(const std::string& model,
   if (!std::ranges::all_of(alarms, is_over_limit)) {
     text +=
         "The row of an evidence or drift alarm is the one at which its threshold was reached. "
-        "That row may have been counted long before the alarm was raised: the rows of the warm-up "
-        "are judged only when it ends.\n";
+        "The rows of the warm-up are judged together at its last row.\n";
   }
   if (active > 0) {
     text += "`calibctl acknowledge MODEL ALARM` records that an alarm was dealt with.\n";
@@ -409,15 +409,12 @@ std::string DescribeAlarms(const std::string& model,
   return text;
 }
 
-std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alarm) {
-  return absl::StrFormat(
-      "%s: alarm %d (%s) was acknowledged at %s; %s\n", ShortName(model), alarm.id(),
-      KindName(alarm.kind()), MinuteText(alarm.acknowledge_time()),
-      alarm.kind() == v1::Alarm::DRIFT ? "the drift detectors restarted, the evidence continues"
-      : alarm.kind() == v1::Alarm::OVER_LIMIT
-          ? "if its error was over the limit, it is measured anew from the next row "
-            "on, else it goes on as before; the evidence continues"
-          : "the evidence restarted with the observations after it");
+std::string DescribeAcknowledged(const std::string& model,
+                                 const v1::AcknowledgeAlarmResponse& response) {
+  const v1::Alarm& alarm = response.alarm();
+  return absl::StrFormat("%s: alarm %d (%s) was acknowledged at %s; %s. Now:\n%s", ShortName(model),
+                         alarm.id(), KindName(alarm.kind()), MinuteText(alarm.acknowledge_time()),
+                         response.effect(), DescribeReading(ShortName(model), response.reading()));
 }
 
 std::string ChangeLine(const v1::GetCalibrationResponse& response) {

@@ -17,7 +17,9 @@ namespace calibd::cli {
 // Returns a table of alarms, the newest first. model: its name.
 [[nodiscard]] std::string DescribeAlarms(
     const std::string& model, const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms);
-[[nodiscard]] std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alarm);
+// What the acknowledgement did, and the lines about the model after it.
+[[nodiscard]] std::string DescribeAcknowledged(const std::string& model,
+                                               const v1::AcknowledgeAlarmResponse& response);
 
 // Describes a change in one line, for a log.
 [[nodiscard]] std::string ChangeLine(const v1::GetCalibrationResponse& response);

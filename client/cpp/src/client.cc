@@ -377,17 +377,16 @@ absl::StatusOr<v1::ListVerdictsResponse> Client::ListVerdicts(double false_disco
   return all;
 }
 
-absl::StatusOr<v1::Alarm> Client::AcknowledgeAlarm(std::string_view name, std::int64_t alarm_id,
-                                                   std::string_view note) {
+absl::StatusOr<v1::AcknowledgeAlarmResponse> Client::AcknowledgeAlarm(std::string_view name,
+                                                                      std::int64_t alarm_id,
+                                                                      std::string_view note) {
   v1::AcknowledgeAlarmRequest request;
   request.set_model(std::string(name));
   request.set_alarm_id(alarm_id);
   request.set_note(std::string(note));
-  auto response = impl_->Unary<v1::AcknowledgeAlarmResponse>([&](auto* context, auto* out) {
+  return impl_->Unary<v1::AcknowledgeAlarmResponse>([&](auto* context, auto* out) {
     return impl_->calibration->AcknowledgeAlarm(context, request, out);
   });
-  if (!response.ok()) return response.status();
-  return std::move(*response->mutable_alarm());
 }
 
 absl::Status Client::Watch(

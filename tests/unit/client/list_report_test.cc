@@ -105,7 +105,7 @@ TEST(ListReportTest, ListsModelsWithWhatEBHRejects) {
 
 TEST(ListReportTest, MarksWhatAFineVerdictHides) {
   v1::ListVerdictsResponse response;
-  for (const char* const name : {"a", "b", "c", "d"}) {
+  for (const char* const name : {"a", "b", "c", "d", "e"}) {
     auto& model = *response.add_models();
     model.set_model(name);
     model.mutable_reading()->mutable_verdict()->set_text("WITHIN_LIMIT");
@@ -115,10 +115,12 @@ TEST(ListReportTest, MarksWhatAFineVerdictHides) {
   response.mutable_models(2)->mutable_error()->mutable_since_acknowledgement();
   response.mutable_models(3)->mutable_verdict()->set_is_acknowledged(true);
   response.mutable_models(3)->add_alarms();
+  response.mutable_models(4)->mutable_reading()->mutable_warning()->set_text("sorted rows");
   const std::string text = DescribeVerdicts(response, 0.05);
   for (const char* const row :
        {"\na      WITHIN_LIMIT             0", "\nb      WITHIN_LIMIT       2     0",
         "\nc      WITHIN_LIMIT       a     0", "\nd      WITHIN_LIMIT     1 a     0",
+        "\ne      WITHIN_LIMIT       w     0", "; w: a warning says why numbers may be false ",
         " Alarms: how many are active (calibctl alarms MODEL); a: an error "}) {
     EXPECT_THAT(text, HasSubstr(row));
   }

@@ -202,9 +202,7 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
           "00:00 UTC\n"
           "alarm 1: re?[31mcalibrated\n"
           "The row of an evidence or drift alarm is the one at which its threshold was reached. "
-          "That row may have been counted long before the alarm was raised: the rows of the "
-          "warm-up are "
-          "judged only when it ends.\n"));
+          "The rows of the warm-up are judged together at its last row.\n"));
   EXPECT_THAT(text, HasSubstr("e-BH over the 1 tested groups of 2 rejects 1, however often "
                               "one looks: the expected share of calibrated groups among them is at "
                               "most 1 %.\n"));
@@ -216,12 +214,14 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
   EXPECT_THAT(text, Not(HasSubstr(" more\n")));
   for (int i = 2; i < 31; ++i) *response.add_groups() = response.groups(1);
   EXPECT_THAT(DescribeNumbers(response), EndsWith("observations\n... 11 more\n"));
-  EXPECT_EQ(DescribeAcknowledged("models/m", old),
-            "m: alarm 1 (drift) was acknowledged at 1970-01-02 00:00 UTC; the drift "
-            "detectors restarted, the evidence continues\n");
-  old.set_kind(v1::Alarm::EVIDENCE);
-  EXPECT_THAT(DescribeAcknowledged("models/m", old),
-              HasSubstr("the evidence restarted with the observations after it"));
+  v1::AcknowledgeAlarmResponse acknowledged;
+  *acknowledged.mutable_alarm() = old;
+  acknowledged.set_effect("the drift detectors begin anew, and the evidence continues");
+  acknowledged.mutable_reading()->mutable_verdict()->set_text("WITHIN_LIMIT");
+  EXPECT_EQ(DescribeAcknowledged("models/m", acknowledged),
+            "m: alarm 1 (drift) was acknowledged at 1970-01-02 00:00 UTC; the drift detectors "
+            "begin anew, and the evidence continues. Now:\n" +
+                DescribeReading("m", acknowledged.reading()));
   EXPECT_EQ(DescribeAlarms("models/m", {}), "m: no alarms\n");
 }
 

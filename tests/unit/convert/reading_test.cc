@@ -501,6 +501,21 @@ TEST(NextLineTest, SaysUntilWhenRowsWait) {
   EXPECT_EQ(NextLine(answer).text(), "calibctl show young --verbose");
 }
 
+TEST(AcknowledgedTextTest, SaysWhatBeginsAnew) {
+  v1::Alarm alarm;
+  alarm.set_observation(5000);
+  alarm.set_kind(v1::Alarm::DRIFT);
+  EXPECT_EQ(AcknowledgedText(alarm, 1),
+            "the drift detectors begin anew, and the evidence continues");
+  alarm.set_kind(v1::Alarm::EVIDENCE);
+  EXPECT_EQ(AcknowledgedText(alarm, 6001), "the evidence begins anew with row 6001");
+  alarm.set_kind(v1::Alarm::OVER_LIMIT);
+  EXPECT_EQ(AcknowledgedText(alarm, 6001),
+            "the error is measured anew from row 6001 on, and the evidence continues");
+  EXPECT_EQ(AcknowledgedText(alarm, 1),
+            "the error was not over the limit any more, so it is measured on as before");
+}
+
 TEST(WarningLineTest, CountsTheOtherWarnings) {
   v1::GetCalibrationResponse answer;
   EXPECT_EQ(WarningLine(answer), "");

@@ -164,12 +164,16 @@ TEST(RepairLineTest, AMapForAllRowsRepairsNoGroup) {
   // No group is shown to be good.
   answer.mutable_groups(2)->mutable_error()->set_status(v1::CalibrationError::UNDECIDED);
   EXPECT_THAT(RepairLine(answer), StartsWith("`calibctl recalibrate --model "));
+  EXPECT_EQ(MapCaution(answer), "");
   // One is shown to be better than the group that is off.
   answer.mutable_groups(0)->clear_rejected();
   EXPECT_THAT(RepairLine(answer), StartsWith("group eu is the cause, and a map for all rows can "));
+  EXPECT_EQ(MapCaution(answer), RepairLine(answer));
   // Rows that are not what they seem come first.
   answer.set_rows_are_doubtful(true);
   EXPECT_THAT(RepairLine(answer), StartsWith("first remove the cause of the warning"));
+  EXPECT_EQ(MapCaution(answer),
+            "first remove the cause of the warning: a map for such rows may do harm");
   answer.clear_rows_are_doubtful();
   // Forecasts have no map.
   answer.mutable_forecast();
@@ -185,6 +189,7 @@ TEST(RepairLineTest, AMapForAllRowsRepairsNoGroup) {
   EXPECT_THAT(
       RepairLine(answer),
       StartsWith("a map for all rows does not repair group asia: look for the cause in its"));
+  EXPECT_EQ(MapCaution(answer), RepairLine(answer));
   answer.mutable_groups(0)->mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
   EXPECT_EQ(RepairLine(answer), "");
 }

@@ -33,6 +33,7 @@ v1::Reading HeadlinesOf(const v1::GetCalibrationResponse& answer) {
   const bool says_now = error.has_newest() && error.newest_subject() == error.subject();
   reading.set_severity(SeverityOf(answer, says_now ? error.newest() : error.interval()));
   *reading.mutable_next() = NextLine(answer);
+  Set(WarningLine(answer), reading, &v1::Reading::mutable_warning);
   return reading;
 }
 
@@ -49,7 +50,6 @@ v1::Reading ReadingOf(const v1::GetCalibrationResponse& answer,
   }
   Set(RepairLine(answer), reading, &v1::Reading::mutable_repair);
   Set(CertainLine(answer), reading, &v1::Reading::mutable_certain);
-  Set(WarningLine(answer), reading, &v1::Reading::mutable_warning);
   return reading;
 }
 

@@ -149,6 +149,19 @@ constexpr std::string_view kRestText =
     "(other groups) mixes all groups beyond max_groups, and some of them may be right: evaluate a "
     "file of each group's rows, or create a version with larger max_groups (at most 64)";
 
+constexpr std::string_view kDoubtfulText =
+    "first remove the cause of the warning: a map for such rows may do harm";
+
+std::string WorseThanChanceText() {
+  return absl::StrCat("first check ", std::string(kSwappedColumns), "; a map would hide it");
+}
+
+// Whether these groups are repaired first: a map from the rows of all groups repairs them too
+// little.
+bool ComeFirst(const PartsToRepair& groups) {
+  return groups.are_the_cause || (groups.names.empty() && groups.is_rest_off);
+}
+
 // What repairs groups that a map for all rows does not repair.
 std::string GroupRepairText(const PartsToRepair& groups) {
   if (groups.names.empty()) return groups.is_rest_off ? std::string(kRestText) : "";
@@ -204,6 +217,17 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
                       advice.has_change() ? "" : " if nothing changed within these rows");
 }
 
+std::string MapCaution(const v1::GetCalibrationResponse& answer) {
+  if (answer.rows_are_doubtful()) return std::string(kDoubtfulText);
+  PartsToRepair groups = FindPartsToRepair(answer);
+  if (!NeedsRepair(answer.error())) {
+    groups.are_the_cause = false;
+    return GroupRepairText(groups);
+  }
+  if (IsWorseThanChance(Current(answer.error()), ClassCount(answer))) return WorseThanChanceText();
+  return ComeFirst(groups) ? GroupRepairText(groups) : "";
+}
+
 // What repairs an error that is over the limit and lasts: the newest answer of `calibctl
 // recalibrate`, or this command, because the computation may be long. Empty if nothing has to be
 // repaired: a map from rows that were off would make a model wrong that is right again.
@@ -218,15 +242,12 @@ std::string RepairLine(const v1::GetCalibrationResponse& answer) {
   const std::string command =
       absl::StrCat("`calibctl recalibrate --model ", ShortName(answer.model()), "`");
   if (IsWorseThanChance(Current(answer.error()), ClassCount(answer))) {
-    return absl::StrCat("first check ", std::string(kSwappedColumns), "; a map would hide it");
+    return WorseThanChanceText();
   }
   if (answer.rows_are_doubtful()) {
-    return absl::StrCat("first remove the cause of the warning: a map for such rows may do harm; ",
-                        "then ", command, " looks for one");
+    return absl::StrCat(std::string(kDoubtfulText), "; then ", command, " looks for one");
   }
-  // A map from the rows of all groups repairs the groups that are off too little.
-  const bool is_rest_alone = groups.names.empty() && groups.is_rest_off;
-  if (groups.are_the_cause || is_rest_alone) return GroupRepairText(groups);
+  if (ComeFirst(groups)) return GroupRepairText(groups);
   const v1::Recalibration& advice = answer.recalibration();
   // The error that a map from older rows promises is too small.
   if (!answer.has_recalibration() || !FitsNewestRows(advice, answer.error())) {

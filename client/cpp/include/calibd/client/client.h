@@ -113,9 +113,8 @@ class Client {
 
   // Acknowledges an alarm. note: the action taken or its author, at most 500 bytes.
   // Idempotent.
-  [[nodiscard]] absl::StatusOr<v1::Alarm> AcknowledgeAlarm(std::string_view name,
-                                                           std::int64_t alarm_id,
-                                                           std::string_view note);
+  [[nodiscard]] absl::StatusOr<v1::AcknowledgeAlarmResponse> AcknowledgeAlarm(
+      std::string_view name, std::int64_t alarm_id, std::string_view note);
 
   // Calls on_change on the calling thread for every change of a model's calibration, with only the
   // newest of several changes within min_interval, until on_change returns false (OK), a stop

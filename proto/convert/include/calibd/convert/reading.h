@@ -76,6 +76,9 @@ void CompareEvents(v1::CalibrationError& error);
 // in_order: the numbers that depend on the order of the rows, such as "the e-values"; empty if none
 // does.
 [[nodiscard]] std::string DependenceText(std::int64_t row, std::string_view in_order);
+// What the acknowledgement of an alarm did, as a part of a sentence. first_observation: of the rows
+// that count, after it, for what the alarm was about; not used for DRIFT.
+[[nodiscard]] std::string AcknowledgedText(const v1::Alarm& alarm, std::int64_t first_observation);
 [[nodiscard]] v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer);
 
 // A decision with a threshold. first_observation: number of the first row within the model.
@@ -94,6 +97,9 @@ inline constexpr std::string_view kSwappedColumns =
 // "temperature 1.9 would take the error of the model from 5.4 (4.2 to 6.8) points to 0 to 2 points
 // if nothing changed within these rows". Says so if no map helps. advice: needs everything but the
 // time.
+// Why a map for all rows may do harm, or does not repair what is off; empty if nothing is known.
+// answer: with everything but the reading.
+[[nodiscard]] std::string MapCaution(const v1::GetCalibrationResponse& answer);
 [[nodiscard]] std::string RecalibrationText(const v1::Recalibration& advice);
 
 // How large the error is, by the chosen estimator, and whether this is better than saying 0.
