@@ -110,7 +110,7 @@ class PageTest(unittest.TestCase):
         self.show()
         rows = self.browser.run(
             "return await page.$$eval('table.models tbody tr', (rows) => rows.map((row) => "
-            "[row.querySelector('a').innerText, row.querySelector('.verdict').innerText]));")
+            "[row.querySelector('a').innerText, row.querySelector('.verdict').firstChild.textContent]));")
         models = self.answer("/v1/verdicts?pageSize=1000")["models"]
         models.sort(key=lambda model: (-model["reading"]["severity"], model["model"]))
         # Only the first ones are drawn if there are many.

@@ -172,7 +172,7 @@ export function DiagramView({ calibration, model, diagrams, other, ask }: ViewPr
         {ask !== undefined && <OtherChoice ask={ask} other={other} />}
       </>}
       note={<>
-        {computed === undefined ? event < 0 && "All rows, without intervals."
+        {computed === undefined ? event < 0 && "All rows."
           : shown === "corp" ? `${rowsText(calibration, rows)}. Grey: where the line of a calibrated model lies with ${percent(computed.bandLevel)} at each place.`
             : `${rowsText(calibration, rows)}. ${binsNote(computed)}`}
         {shown === "corp" && corp !== undefined && ` Brier score of this event ${(corp.score ?? 0).toFixed(4)} = miscalibration ${(corp.miscalibration ?? 0).toFixed(4)} − discrimination ${(corp.discrimination ?? 0).toFixed(4)} + uncertainty ${(corp.uncertainty ?? 0).toFixed(4)}.`}

@@ -39,19 +39,10 @@ function marksOf(calibration: Calibration, updates: Schemas["ModelUpdate"][]): M
   return marks;
 }
 
-// The time at which an observation was counted, by the numbers of rows in the buckets until now.
-function timeOf(observation: number, total: number, buckets: Bucket[]): number | undefined {
+// The bucket in which an observation was counted, by the numbers of rows in the buckets until now.
+function bucketOf(observation: number, total: number, buckets: Bucket[]): Bucket | undefined {
   let last = total;
-  for (const bucket of [...buckets].reverse()) {
-    const rows = int(bucket.observations);
-    if (observation > last - rows) {
-      const start = Date.parse(bucket.startTime ?? "");
-      const end = Date.parse(bucket.endTime ?? "");
-      return start + ((end - start) * (observation - (last - rows))) / Math.max(1, rows);
-    }
-    last -= rows;
-  }
-  return undefined;
+  return buckets.findLast((bucket) => observation > (last -= int(bucket.observations)));
 }
 
 interface DrawingProps {
@@ -91,12 +82,12 @@ function Drawing({ calibration, buckets, ends, marks, class1, size }: DrawingPro
 
   const total = int(calibration.observations);
   const change = calibration.error?.change;
-  const from = change && timeOf(int(change.fromObservation), total, buckets);
-  const to = change && timeOf(int(change.toObservation), total, buckets);
+  const from = change && bucketOf(int(change.fromObservation), total, buckets);
+  const to = change && bucketOf(int(change.toObservation), total, buckets);
   return <>
     {from !== undefined && to !== undefined && <g class="change">
       <title>the change</title>
-      <rect x={x(from) - 1} y={TOP} width={Math.max(2, x(to) - x(from) + 2)} height={rowsBottom - TOP} />
+      <rect x={spanOf(from).from} y={TOP} width={spanOf(to).to - spanOf(from).from} height={rowsBottom - TOP} />
     </g>}
     <YAxis title={`error (points)${limit === undefined ? "" : `; dashed: limit ${points(limit)}`}`} ticks={ticksOf(y, 4, points)} x={LEFT} to={right} top={TOP - 12} />
     <Bars bars={measured.map((bucket) => {
@@ -168,7 +159,7 @@ export function HistoryView({ calibration, history: { value, error }, chooseSpan
             {SPANS.map(({ title }, i) => <option key={title} value={i}>{title}</option>)}
           </select></label>
         </>}
-        note="Bars: the interval of the error, 95 % for each span by itself; orange: all of it is over the limit; pale: not known. ▲ alarm, ● acknowledgement or update; shaded: the dated change.">
+        note="Bars: the interval of the error, 95 % for each span by itself; orange: all of it is over the limit; pale: not known. ▲ alarm, ● acknowledgement or update; shaded: the spans of the dated change.">
         {(size) => <Drawing calibration={calibration} buckets={buckets} ends={ends} marks={marks}
           class1={class1 && hasClass1} size={size} />}
       </Chart>}

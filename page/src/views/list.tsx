@@ -41,10 +41,10 @@ function History({ name, limit, rows }: { name: string; limit: number | undefine
   return <span ref={place} class="spark-place"><Spark buckets={buckets} limit={limit} width={140} height={28} /></span>;
 }
 
-// The error now, if it is of the same part as the sentence.
-function nowOf({ reading }: Listed) {
+// The error of the sentence: of the newest rows, which it then names, if the limit is exceeded and they are of the same part.
+function shownOf({ reading, verdict }: Listed) {
   const { interval, newest, subject, newestSubject } = reading?.howBad ?? {};
-  return subject === newestSubject ? newest ?? interval : interval;
+  return verdict?.limitStatus === "OVER_LIMIT" && subject === newestSubject ? newest ?? interval : interval;
 }
 
 function Row({ model, most, now }: { model: Listed; most: number; now: number }) {
@@ -53,9 +53,9 @@ function Row({ model, most, now }: { model: Listed; most: number; now: number })
   const brief = reading?.howBad?.brief === "" ? reading.howBad.text : reading?.howBad?.brief;
   return <tr>
     <th scope="row"><a href={`#/${name}`}><Mark severity={reading?.severity ?? 0} /><Name name={name} /></a></th>
-    <td class="verdict">{plain(reading?.verdict?.text ?? "")}</td>
+    <td class="verdict">{plain(reading?.verdict?.text ?? "")}{reading?.warning && <span title={plain(reading.warning.text ?? "")}> ⚠</span>}</td>
     <td class="brief">
-      <IntervalBar interval={nowOf(model)} limit={model.error?.limit} most={most} width={150} />
+      <IntervalBar interval={shownOf(model)} limit={model.error?.limit} most={most} width={150} />
       {plain(brief ?? "")}
     </td>
     <td class="history"><History name={name} limit={model.error?.limit} rows={model.observations} /></td>
@@ -76,7 +76,7 @@ export function ListView() {
   }, []);
   const sorted = useMemo(() => [...(value ?? [])].sort((a, b) =>
     (b.reading?.severity ?? 0) - (a.reading?.severity ?? 0) || (a.model ?? "").localeCompare(b.model ?? "")), [value]);
-  const most = useMemo(() => Math.min(0.5, Math.max(0.05, ...sorted.map((model) => nowOf(model)?.upper ?? 0))), [sorted]);
+  const most = useMemo(() => Math.min(0.5, Math.max(0.05, ...sorted.map((model) => shownOf(model)?.upper ?? 0))), [sorted]);
   const words = filter.toLowerCase().split(/\s+/).filter((word) => word !== "");
   const shown = sorted.filter(({ model, reading }) => {
     const text = `${shortName(model ?? "")} ${reading?.verdict?.text ?? ""}`.toLowerCase();
