@@ -30,6 +30,10 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kUnreadable = std::numeric_limits<double>::infinity();
 constexpr char kDropHint[] = "; --drop-invalid leaves out invalid rows";
+
+// Rows that are left out by what their label is would change what is measured. One without a label
+// says nothing.
+std::string TruthHint(std::string_view text) { return IsMissing(text) ? kDropHint : ""; }
 constexpr char kHeaderHint[] = "; if the first line holds names, say --header";
 constexpr char kOneHotHint[] =
     "; if each row is 0 except for a 1 at its class (one-hot), store argmax(axis=1) instead";
@@ -202,7 +206,7 @@ class TextRows {
   absl::Status AddTruth(const TextRow& row, std::size_t column) {
     const std::string_view cell = row.cells[column];
     const auto truth = schema_.parse_truth ? schema_.parse_truth(cell) : ParseNumber(cell, kNumber);
-    if (!truth.ok() && !drop()) return Fault(column, truth.status());
+    if (!truth.ok() && !drop()) return Fault(column, truth.status(), TruthHint(cell));
     table_.truths.push_back(truth.value_or(kUnreadable));
     return absl::OkStatus();
   }
@@ -272,7 +276,7 @@ absl::Status AddTruths(const NpyArray& array, std::span<const std::size_t> colum
       const auto truth = schema.parse_truth ? schema.parse_truth(text) : ParseNumber(text, kNumber);
       if (!truth.ok() && !schema.options.drop_invalid) {
         return absl::InvalidArgumentError(
-            absl::StrCat(places.Of(row), ": ", Text(truth.status()), kDropHint));
+            absl::StrCat(places.Of(row), ": ", Text(truth.status()), TruthHint(text)));
       }
       table.truths.push_back(truth.value_or(kUnreadable));
     }
@@ -451,7 +455,7 @@ absl::Status ReadTruthFile(
     read.places.lines.erase(read.places.lines.begin());
   } else if (!first.ok() && !options.drop_invalid) {
     return absl::InvalidArgumentError(
-        absl::StrCat(read.PlaceOf(0, read.columns.truths[0]), ": ", Text(first), kDropHint));
+        absl::StrCat(read.PlaceOf(0, read.columns.truths[0]), ": ", Text(first)));
   }
   table.truths = std::move(read.truths);
   table.truth_width = 1;
