@@ -28,11 +28,9 @@ std::optional<std::string> FindReplicateFault(const char* what, int replicates, 
       replicates, smallest, level);
 }
 
-// Number of further rows before the error is compared with the limit; 0 if it is.
+// Number of further rows before the error is first compared with the limit; 0 if it was.
 std::int64_t NeededForLimit(const v1::CalibrationError& error, const v1::Watch& watch) {
-  const v1::ErrorMeasurement& rows =
-      error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
-  return std::max<std::int64_t>(0, watch.min_observations() - rows.observations());
+  return std::max<std::int64_t>(0, watch.min_observations() - error.since_start().observations());
 }
 
 // Rows of several labels may have no truth.

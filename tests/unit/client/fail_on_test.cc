@@ -95,7 +95,10 @@ TEST(VerdictGateTest, EachQuestionHasItsRows) {
   EXPECT_THAT(FailuresOf(verdict, error, watch, {}, {"over-limit"}), IsEmpty());
   EXPECT_THAT(FailuresOf(verdict, error, watch, {}, {"over-limit", "miscalibration"}),
               ElementsAre("insufficient-data"));
-  error.mutable_since_acknowledgement()->set_observations(99);
+  // After the acknowledgement of an error that has recovered, too, whatever else is acknowledged.
+  error.mutable_since_acknowledgement()->set_observations(0);
+  EXPECT_THAT(FailuresOf(verdict, error, watch, {}, {"over-limit"}), IsEmpty());
+  error.mutable_since_start()->set_observations(99);
   EXPECT_THAT(FailuresOf(verdict, error, watch, {}, {"over-limit"}),
               ElementsAre("insufficient-data"));
 }
