@@ -188,8 +188,8 @@ def check_changed(_, a):
     change = a.facts.get("error", {}).get("change")
     same("answer", line.get("answer", "UNSPECIFIED") == "CHANGED", change is not None)
     if change is None:
-        since = re.search(r"^(off|not calibrated) from (?:the first rows|row (\d+)) on, as far as can be "
-                          r"seen$", line.get("text", ""))
+        since = re.search(r"^(off|not calibrated) (?:from the first rows on|already in the rows from (\d+) on, where "
+                          r"counting began anew), as far as can be seen$", line.get("text", ""))
         if since:
             # Calibration was rejected, or the limit exceeded, within the first thousand rows.
             end = int(since[2] or 1) + 1000
@@ -198,10 +198,9 @@ def check_changed(_, a):
             same(f"off, {line}", since[1] == "off", a.facts["error"]["isAcknowledged"] or
                  any(int(alarm["observation"]) < end for alarm in a.active("OVER_LIMIT")))
             return
-        require(not line or "no change" in line["text"] or "cannot be dated" in line["text"],
-                f"changed: {line}")
+        require(not line or "no change" in line["text"], f"changed: {line}")
         drift = a.active("DRIFT")
-        require(not drift or f"UTC (row {drift[0]['observation']}); the row" in line["text"] or
+        require(not drift or f"UTC (row {drift[0]['observation']}); no change" in line["text"] or
                 len(drift) > 1, f"an alarm that no line names: {line}")
         return
     require(f"between rows {change['fromObservation']} and {change['toObservation']}:" in line["text"],

@@ -130,22 +130,19 @@ Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
     if (alarm->observation() < first + kFirstRows) {
       return Say(Changed::NOT_DATED, 0,
                  absl::StrCat(WasOverBefore(answer, first + kFirstRows) ? "off" : "not calibrated",
-                              " from ", first == 1 ? "the first rows" : absl::StrCat("row ", first),
-                              " on, as far as can be seen"));
+                              first == 1 ? " from the first rows on"
+                                         : absl::StrCat(" already in the rows from ", first,
+                                                        " on, where counting began anew"),
+                              ", as far as can be seen"));
     }
   }
   if (drift == nullptr) return Say(Changed::NOT_DATED, 0, "no change can be dated");
-  // Evidence that came first may have counted a small error from its first row on.
-  const v1::Alarm* const evidence = Active(answer, v1::Alarm::EVIDENCE);
-  const bool may_be_constant =
-      evidence != nullptr && evidence->observation() <= drift->observation();
+  // A drift alarm alone does not tell a change from a small error, which raises it late.
   return Say(Changed::PERHAPS, drift->observation(),
              absl::StrCat("perhaps: drift was detected at ",
                           TimeOfRow(drift->raise_time(), drift->observation()),
-                          may_be_constant
-                              ? "; a change cannot be dated yet, and a small error from the first "
-                                "rows on may have caused this too"
-                              : "; the row of the change cannot be dated yet"));
+                          "; no change can be dated yet, and a small error from the first rows on "
+                          "raises such an alarm too"));
 }
 
 }  // namespace calibd::convert
