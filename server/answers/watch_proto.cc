@@ -125,20 +125,26 @@ double DisagreementOf(const v1::ErrorMeasurement& error) {
                                                : 1;
 }
 
-// error: CalibrationError.since_start.
+// The share of the screened rows that seem to repeat earlier ones; 0 if it is small. error:
+// CalibrationError.since_start.
+double RepeatedShare(const RowScreen::Counts& screen, const v1::ErrorMeasurement& error) {
+  if (screen.rows < kLeastScreened) return 0;
+  const double share = static_cast<double>(screen.Duplicates(DisagreementOf(error))) /
+                       static_cast<double>(screen.rows);
+  return share >= kDuplicateShare ? share : 0;
+}
+
 void WarnOfDuplicates(const ModelDeclaration& declaration, const RowScreen::Counts& screen,
                       const v1::ErrorMeasurement& error,
                       google::protobuf::RepeatedPtrField<std::string>& warnings) {
-  const auto rows = static_cast<double>(screen.rows);
-  const auto duplicates = static_cast<double>(screen.Duplicates(DisagreementOf(error)));
-  if (duplicates >= kDuplicateShare * rows) {
-    *warnings.Add() = absl::StrFormat(
-        "%.1f %% of the newest %d observations seem to repeat earlier ones: their %s are equal. If "
-        "they are counted twice, they look like evidence: send them with ids or in numbered "
-        "batches.",
-        100 * duplicates / rows, screen.rows,
-        declaration.numbers() != nullptr ? "forecasts and outcomes" : "probabilities and labels");
-  }
+  const double share = RepeatedShare(screen, error);
+  if (share == 0) return;
+  *warnings.Add() = absl::StrFormat(
+      "%.1f %% of the newest %d observations seem to repeat earlier ones: their %s are equal. If "
+      "they are counted twice, they look like evidence: send them with ids or in numbered "
+      "batches.",
+      100 * share, screen.rows,
+      declaration.numbers() != nullptr ? "forecasts and outcomes" : "probabilities and labels");
 }
 
 // Warns if probabilities were rounded so much that it may look like evidence. It says nothing of
@@ -291,6 +297,13 @@ void WarnOfOutcomes(const RowScreen::Counts& screen,
   warn(screen.outcomes_as_before, "equal the outcome before, under another forecast",
        "several forecasts of one outcome, or a source that repeats its last value, look like "
        "evidence; send one forecast for each outcome");
+}
+
+bool HasDoubtfulEvidence(const ModelSnapshot& snapshot) {
+  if (snapshot.monitor->evidence_is_doubtful) return true;
+  v1::CalibrationError error;
+  DescribeError(*snapshot.declaration, snapshot.monitor->error, error);
+  return RepeatedShare(snapshot.monitor->screen, error.since_start()) > 0;
 }
 
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,

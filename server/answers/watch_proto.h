@@ -32,6 +32,10 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
                     const Verdict& verdict, GroupsShown shown,
                     v1::GetCalibrationResponse& response);
 
+// Whether the rows of the evidence depend on each other, or seem to be repeated, so that its
+// e-value may be false. snapshot: with a monitor.
+[[nodiscard]] bool HasDoubtfulEvidence(const ModelSnapshot& snapshot);
+
 // Adds the reasons why the evidence may be false or misleading that the newest rows show, and sets
 // rows_are_doubtful. response: with `error` and `label_arrivals`.
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,

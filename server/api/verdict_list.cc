@@ -104,8 +104,8 @@ absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(const Identity& caller,
       if (snapshot->monitor.has_value() &&
           IsTested(snapshot->declaration->monitoring, *snapshot->monitor)) {
         ids.push_back(model->id());
-        // 0 is an e-value too, and the only one that rows which depend on each other leave valid.
-        e_values.push_back(snapshot->monitor->evidence_is_doubtful
+        // 0 is an e-value too, and the only one that repeated or dependent rows leave valid.
+        e_values.push_back(HasDoubtfulEvidence(*snapshot)
                                ? -std::numeric_limits<double>::infinity()
                                : snapshot->monitor->watch->reading.evidence.log10_e_value);
       }

@@ -98,7 +98,8 @@ std::string Describe(const v1::Recalibration& advice) {
     absl::StrAppend(&text, "But ", convert::Plain(advice.caution()), ".\n");
   }
   const bool alternates = advice.has_change();
-  absl::StrAppendFormat(&text, "%s %d observations chose the map: cross-validated log loss (nats)",
+  absl::StrAppendFormat(&text,
+                        "%s %d observations compared the maps: cross-validated log loss (nats)",
                         alternates ? "Every second one," : "The older", advice.fit_observations());
   for (const v1::Recalibration::Candidate& candidate : advice.candidates()) {
     absl::StrAppendFormat(&text, "%s %s %.3g", &candidate == &advice.candidates(0) ? "" : ",",

@@ -504,7 +504,9 @@ class Verdicts(Result[calibration.ListVerdictsResponse]):
                 f"{self.message.tested_models} tested ones rejected together")
 
     def _lines(self) -> list[tuple[str, str]]:
-        return [(short_name(m.model), m.reading.verdict.text) for m in self.message.models]
+        return [(short_name(m.model), m.reading.verdict.text + (
+            "; a warning says why numbers may be false" if m.reading.HasField("warning") else ""))
+                for m in self.message.models]
 
 
 class History(Result[calibration.GetHistoryResponse]):

@@ -159,7 +159,7 @@ export function HistoryView({ calibration, history: { value, error }, chooseSpan
             {SPANS.map(({ title }, i) => <option key={title} value={i}>{title}</option>)}
           </select></label>
         </>}
-        note="Bars: the interval of the error, 95 % for each span by itself; orange: all of it is over the limit; pale: not known. ▲ alarm, ● acknowledgement or update; shaded: the spans of the dated change.">
+        note="Bars: the interval of the error, 95 % for each span by itself; orange: all of it is over the limit; pale: not known. ▲ alarm, ● acknowledgement or update; shaded: spans of the dated change.">
         {(size) => <Drawing calibration={calibration} buckets={buckets} ends={ends} marks={marks}
           class1={class1 && hasClass1} size={size} />}
       </Chart>}

@@ -70,7 +70,8 @@ std::string CertainLine(const v1::GetCalibrationResponse& answer) {
     const v1::ErrorMeasurement& rows = Current(answer.error());
     const v1::ErrorInterval* const interval = IntervalOf(rows);
     const bool is_shown =
-        (interval != nullptr && interval->lower() > 0) || rows.class_1().lower() > 0;
+        ((interval != nullptr && interval->lower() > 0) || rows.class_1().lower() > 0) &&
+        !answer.rows_are_doubtful();
     facts.emplace_back(
         is_shown ? "the average error is real, but smaller than the limit"
                  : "calibration is rejected, but the average error is smaller than the limit");

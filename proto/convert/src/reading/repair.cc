@@ -120,13 +120,19 @@ PartsToRepair FindPartsToRepair(const v1::GetCalibrationResponse& answer) {
   bool is_rest_off = false;
   for (const v1::GroupWatch& group : answer.groups()) {
     const v1::CalibrationError& error = group.error();
-    const bool may_be_over = group.rejected() && error.status() == v1::CalibrationError::UNDECIDED;
-    const bool is_off = NeedsRepair(error) || may_be_over;
+    // Evidence may be of rows before an acknowledgement.
+    const bool may_be_over = group.rejected() &&
+                             error.status() == v1::CalibrationError::UNDECIDED &&
+                             !error.has_since_acknowledgement();
+    // Until there are new rows, the ones before an acknowledgement say what a map would meet.
+    const v1::ErrorInterval* interval = WorstEvent(Current(error)).interval;
+    const bool has_no_new_row = interval == nullptr && error.is_acknowledged();
+    if (has_no_new_row) interval = WorstEvent(error.since_start()).interval;
+    const bool is_off = NeedsRepair(error) || may_be_over || has_no_new_row;
     if (group.overflow() && is_off) {
       is_rest_off = true;
     } else {
-      finder.Add(GroupName(group.value(), false), is_off, error.status(),
-                 WorstEvent(Current(error)).interval);
+      finder.Add(GroupName(group.value(), false), is_off, error.status(), interval);
     }
   }
   for (const v1::LabelCalibration& label : answer.labels().labels()) {
@@ -211,6 +217,16 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
                 "temperature %.3g%s", map.temperature(),
                 IsAtEnd(map.temperature()) ? " (the end of the range that is tried)" : "")
           : absl::StrCat("a map of kind ", map.kind());
+  if (before.lower() == 0 && after.lower() == 0) {
+    // The map repairs something else, such as the probabilities of other classes.
+    return absl::StrCat(
+        name, advice.has_change() ? absl::StrCat(", ", RowsText(advice), ",") : "",
+        absl::StrFormat(" would lower the log loss from %.3g to %.3g nats; no error of ",
+                        advice.log_loss_before(), advice.log_loss_after()),
+        event, " is shown, neither without it (", IntervalText(before), " points) nor with it (",
+        IntervalText(after), " points)",
+        advice.has_change() ? "" : ", if nothing changed within these rows");
+  }
   return absl::StrCat(name, advice.has_change() ? absl::StrCat(", ", RowsText(advice), ",") : "",
                       " would take the error of ", event, " from ", IntervalText(before),
                       " points to ", IntervalText(after), " points",
