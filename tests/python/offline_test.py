@@ -137,6 +137,8 @@ def test_an_estimate_equals_that_of_calibctl(tmp_path):
                        "--seed", 5)
     local = calibd.estimate(p, y, seed=5)
     assert local.to_dict()["estimators"] == printed["estimators"]
+    one = calibd.estimate(p, y, lens="class_wise", estimators=["debiased_bins"], seed=5)
+    assert one.message.provenance.lens == "class_wise"
     assert repr(local).startswith("predictions: ")
 
 
