@@ -115,7 +115,7 @@ class Computations:
 
     def recalibrate(self, model: str, *, window: int = 0, on_progress: OnProgress | None = None,
                     timeout: float = LONG_TIMEOUT) -> results.Recalibration:
-        """A map that makes the probabilities better calibrated, and what it gains."""
+        """A map that makes the predictions better calibrated, and what it gains."""
         name = model_name(model)
         classes = classes_of(self.get_model(name))
         return results.Recalibration(name, self._transport.long(
