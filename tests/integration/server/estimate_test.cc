@@ -130,8 +130,9 @@ TEST_F(EstimateTest, RefusesInvalidRequests) {
   };
   auto request = request_;
   request.mutable_lens()->mutable_top_k()->set_k(1);
-  EXPECT_THAT(refusal(request),
-              HasSubstr("lens is top_k[1], expected canonical, top_label, class_wise or one_class"));
+  EXPECT_THAT(
+      refusal(request),
+      HasSubstr("lens is top_k[1], expected canonical, top_label, class_wise or one_class"));
   request.mutable_lens()->mutable_canonical();
   request.add_estimators(static_cast<v1::EstimatorOutcome::Estimator>(99));
   EXPECT_THAT(refusal(request), HasSubstr("estimators[0] is 99, expected"));
