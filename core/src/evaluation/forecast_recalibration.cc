@@ -300,6 +300,10 @@ absl::StatusOr<ForecastRecalibrationAdvice> AdviseForecastRecalibration(
   const std::size_t width = ForecastWidth(kind);
   OwnedForecasts fitted;
   OwnedForecasts tested;
+  for (OwnedForecasts* const half : {&fitted, &tested}) {
+    half->forecasts.reserve((n + 1) / 2 * width);
+    half->outcomes.reserve((n + 1) / 2);
+  }
   for (std::size_t i = 0; i < n; ++i) {
     if (i % kRowsUntilCheck == 0) CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
     const bool fits = split == RecalibrationSplit::kAlternating ? i % 2 == 0 : i < n / 2;
