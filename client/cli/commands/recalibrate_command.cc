@@ -148,7 +148,7 @@ std::string Describe(const v1::Recalibration& advice) {
   const v1::RecalibrationMap& map = advice.map();
   std::string text = convert::Plain(advice.text()) + ".\n";
   const bool alternates = advice.has_change();
-  const bool of_numbers = advice.has_quantile_loss_before();
+  const bool of_numbers = advice.has_pinball_loss_before();
   absl::StrAppendFormat(&text, "%s %d observations chose the map",
                         alternates ? "Every second one," : "The older", advice.fit_observations());
   if (!of_numbers) text += ": cross-validated log loss (nats)";
@@ -164,9 +164,9 @@ std::string Describe(const v1::Recalibration& advice) {
       "  %s %.3g and %.3g: improvement %.3g (%.3g to %.3g)\n"
       "  %s %s and %s\n",
       alternates ? "other" : "newer", advice.test_observations(), map.kind(),
-      of_numbers ? "twice the quantile loss" : "log loss (nats)",
-      of_numbers ? advice.quantile_loss_before() : advice.log_loss_before(),
-      of_numbers ? advice.quantile_loss_after() : advice.log_loss_after(), advice.improvement(),
+      of_numbers ? "twice the pinball loss" : "log loss (nats)",
+      of_numbers ? advice.pinball_loss_before() : advice.log_loss_before(),
+      of_numbers ? advice.pinball_loss_after() : advice.log_loss_after(), advice.improvement(),
       advice.improvement_lower(), advice.improvement_upper(),
       of_numbers ? "coverage error" : "error of the top label", Points(advice.error_before()),
       Points(advice.error_after()));

@@ -499,10 +499,10 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
             event = _class_1(m.class_1_name)
             lines += [(f"{event} before", interval(m.class_1_error_before)),
                       (f"{event} after", interval(m.class_1_error_after))]
-        of_numbers = m.HasField("quantile_loss_before")
-        before, after = ((m.quantile_loss_before, m.quantile_loss_after) if of_numbers
+        of_numbers = m.HasField("pinball_loss_before")
+        before, after = ((m.pinball_loss_before, m.pinball_loss_after) if of_numbers
                          else (m.log_loss_before, m.log_loss_after))
-        return [("twice the quantile loss" if of_numbers else "log loss",
+        return [("twice the pinball loss" if of_numbers else "log loss",
                  f"{before:.4f} -> {after:.4f}, improvement "
                  f"{m.improvement:.4g} ({m.improvement_lower:.4g} to {m.improvement_upper:.4g})"),
                 *lines, ("data", f"{m.fit_observations} observations chose the map, "

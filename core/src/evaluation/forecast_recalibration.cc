@@ -135,7 +135,7 @@ struct OwnedForecasts {
   [[nodiscard]] NumberForecastBatch view() const noexcept { return {forecasts, outcomes}; }
 };
 
-// The coverage of quantiles at RepairedLevels, and twice the quantile loss of each row.
+// The coverage of quantiles at RepairedLevels, and twice the pinball loss of each row.
 struct MeasuredQuantiles {
   ForecastCoverage coverage;
   std::vector<double> losses;
@@ -170,8 +170,8 @@ absl::Status MeasureRepair(const NumberForecastKind& kind, const NumberForecastB
   };
   CALIBD_ASSIGN_OR_RETURN(MeasuredQuantiles before, measure(std::nullopt));
   CALIBD_ASSIGN_OR_RETURN(MeasuredQuantiles after, measure(advice.curve));
-  advice.quantile_loss_before = MomentsOf(before.losses).mean;
-  advice.quantile_loss_after = MomentsOf(after.losses).mean;
+  advice.pinball_loss_before = MomentsOf(before.losses).mean;
+  advice.pinball_loss_after = MomentsOf(after.losses).mean;
   for (std::size_t i = 0; i < tested.size(); ++i) before.losses[i] -= after.losses[i];
   const RunningMoments improvement = MomentsOf(before.losses);
   advice.improvement = improvement.mean;

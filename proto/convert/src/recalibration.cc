@@ -208,8 +208,8 @@ v1::Recalibration ToProto(const ForecastRecalibrationAdvice& advice, std::int64_
   proto.set_helps(advice.helps());
   proto.set_fit_observations(static_cast<std::int64_t>(advice.fit_observations));
   proto.set_test_observations(static_cast<std::int64_t>(advice.test_observations));
-  proto.set_quantile_loss_before(advice.quantile_loss_before);
-  proto.set_quantile_loss_after(advice.quantile_loss_after);
+  proto.set_pinball_loss_before(advice.pinball_loss_before);
+  proto.set_pinball_loss_after(advice.pinball_loss_after);
   proto.set_improvement(advice.improvement);
   proto.set_improvement_lower(advice.improvement_lower);
   proto.set_improvement_upper(advice.improvement_upper);

@@ -197,8 +197,8 @@ TEST(RepairLineTest, AMapOfLevelsRepairsForecasts) {
   v1::Recalibration& advice = *answer.mutable_recalibration();
   advice.set_helps(true);
   advice.mutable_map()->set_kind("isotonic");
-  advice.set_quantile_loss_before(2);
-  advice.set_quantile_loss_after(1);
+  advice.set_pinball_loss_before(2);
+  advice.set_pinball_loss_after(1);
   *advice.mutable_error_before() = Interval(0.157, 0.085, 0.229);
   *advice.mutable_error_after() = Interval(0.02, 0, 0.04);
   EXPECT_EQ(
@@ -206,7 +206,7 @@ TEST(RepairLineTest, AMapOfLevelsRepairsForecasts) {
       "a map of kind isotonic would take the coverage error from 15.7 (8.5 to 22.9) points to "
       "0 to 4 points if nothing changed within these rows");
   advice.set_helps(false);
-  EXPECT_EQ(RecalibrationText(advice), "no map is known to lower the quantile loss");
+  EXPECT_EQ(RecalibrationText(advice), "no map is known to lower the pinball loss");
   // Quantiles of one level have no map.
   answer.mutable_verdict()->mutable_whereabouts()->add_cells();
   answer.mutable_verdict()->mutable_whereabouts()->add_cells();

@@ -134,7 +134,7 @@ TEST(AdviseForecastRecalibrationTest, NarrowForecastsOfEachKindAreRepaired) {
     EXPECT_EQ(advice->fit_observations, 2000U);
     EXPECT_EQ(advice->test_observations, 2000U);
     EXPECT_TRUE(advice->helps());
-    EXPECT_LT(advice->quantile_loss_after, advice->quantile_loss_before);
+    EXPECT_LT(advice->pinball_loss_after, advice->pinball_loss_before);
     EXPECT_LT(advice->coverage_after.error.upper, advice->coverage_before.error.lower);
   }
 }
@@ -154,7 +154,7 @@ TEST(AdviseForecastRecalibrationTest, TheScoreIsThatOfTheRepairedQuantiles) {
       sum += 2 * std::max(levels[k] * difference, (levels[k] - 1) * difference);
     }
   }
-  EXPECT_NEAR(advice->quantile_loss_after, sum / (200 * 19), 1e-12);
+  EXPECT_NEAR(advice->pinball_loss_after, sum / (200 * 19), 1e-12);
 }
 
 TEST(AdviseForecastRecalibrationTest, RowsThatDependOnEachOtherHaveNoMap) {

@@ -68,9 +68,9 @@ struct ForecastRecalibrationAdvice {
   std::size_t test_observations = 0;
   // Over the observations that measured the benefit, without and with the map: twice the quantile
   // loss, averaged over RepairedLevels, in the unit of the outcomes.
-  double quantile_loss_before = 0;
-  double quantile_loss_after = 0;
-  // quantile_loss_before - quantile_loss_after, and its 95 % interval: the normal one of paired
+  double pinball_loss_before = 0;
+  double pinball_loss_after = 0;
+  // pinball_loss_before - pinball_loss_after, and its 95 % interval: the normal one of paired
   // differences. It assumes independent observations, and is approximate.
   double improvement = 0;
   double improvement_lower = 0;

@@ -187,7 +187,7 @@ bool StatesOneLevel(const v1::GetCalibrationResponse& answer) {
 std::string RecalibrationText(const v1::Recalibration& advice) {
   if (!advice.helps()) {
     return absl::StrCat("no map is known to lower the ",
-                        advice.has_quantile_loss_before() ? "quantile loss" : "log loss",
+                        advice.has_pinball_loss_before() ? "pinball loss" : "log loss",
                         advice.has_change() ? absl::StrCat(", ", RowsText(advice)) : "");
   }
   const v1::RecalibrationMap& map = advice.map();
@@ -197,9 +197,9 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
       is_class_1 ? advice.class_1_error_before() : advice.error_before();
   const v1::ErrorInterval& after = is_class_1 ? advice.class_1_error_after() : advice.error_after();
   const std::string event = is_class_1 ? "error of " + Class1Event(advice.class_1_name())
-                            : advice.has_class_1_error_after()  ? "error of the top label"
-                            : advice.has_quantile_loss_before() ? "coverage error"
-                                                                : "error of the model";
+                            : advice.has_class_1_error_after() ? "error of the top label"
+                            : advice.has_pinball_loss_before() ? "coverage error"
+                                                               : "error of the model";
   const std::string name =
       map.has_temperature()
           ? absl::StrFormat(
