@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibd/convert/dated_change.h"
 #include "calibd/convert/estimate.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
@@ -19,6 +20,7 @@
 #include "calibd/convert/text.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
+#include "calibd/core/forecast_recalibration.h"
 #include "calibd/core/group_evaluation.h"
 #include "calibd/core/individual_calibration.h"
 #include "calibd/core/lens_evaluation.h"
@@ -140,16 +142,41 @@ absl::Status EvaluateEachGroup(const WindowSample& sample, const ErrorLevels& le
 // Errors: FailedPrecondition if too few observations follow it.
 absl::StatusOr<std::optional<v1::DatedChange>> ChangeBeforeMap(const ModelSnapshot& snapshot) {
   if (!snapshot.monitor.has_value()) return std::nullopt;
-  const std::vector<EventDeviations>& deviations = snapshot.monitor->error.deviations;
+  const ErrorSnapshot& error = snapshot.monitor->error;
+  const std::vector<EventDeviations>& deviations = error.deviations;
+  if (deviations.empty() || !error.measured->dates_changes()) return std::nullopt;
   std::vector<DeviationBlocks> events;
   events.reserve(deviations.size());
   for (const EventDeviations& event : deviations) events.push_back(event.blocks);
   // All events have the same observations.
-  const std::int64_t first = deviations.empty() ? 0 : deviations.front().first_observation;
+  const std::int64_t first = deviations.front().first_observation;
   const absl::StatusOr<std::optional<EventChange>> change = FindChangeBeforeMap(events, first);
   if (!change.ok()) return WithReason(change.status(), "INSUFFICIENT_DATA");
   if (!change->has_value()) return std::nullopt;
-  return convert::ToProto(**change, first, events.front().rows());
+  v1::DatedChange proto = convert::ToProto((*change)->change, first, events.front().rows());
+  error.measured->DescribeEvent((*change)->event, proto);
+  return proto;
+}
+
+// The advice about the rows of a sample from the index `older` on, from the observation `first` on.
+absl::StatusOr<v1::Recalibration> Advise(const ModelDeclaration& declaration,
+                                         const WindowSample& sample, std::int64_t first,
+                                         const std::optional<v1::DatedChange>& change,
+                                         const RunControl& control) {
+  const auto older = static_cast<std::size_t>(first - sample.first_observation);
+  const RecalibrationSplit split =
+      change.has_value() ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves;
+  if (const NumbersSpec* const numbers = declaration.numbers()) {
+    CALIBD_ASSIGN_OR_RETURN(
+        const ForecastRecalibrationAdvice advice,
+        AdviseForecastRecalibration(numbers->forecast, sample.rows.view().numbers(), split, control,
+                                    older));
+    return convert::ToProto(advice, first, change);
+  }
+  const PredictionBatch window = sample.rows.view().classes();
+  CALIBD_ASSIGN_OR_RETURN(const RecalibrationAdvice advice,
+                          AdviseRecalibration(window, split, control, older));
+  return convert::ToProto(advice, window.class_count, declaration.class_1_name(), first, change);
 }
 
 }  // namespace
@@ -308,7 +335,6 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
 absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
                               const Reply<v1::RecalibrateResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kRecalibration));
-  const std::size_t class_count = model->declaration()->class_count();
   const auto result = std::make_shared<v1::RecalibrateResponse>();
   WindowRequest job;
   job.model = model;
@@ -316,9 +342,13 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
   job.min_observations = kMinRecalibrationObservations;
   job.needs_bandwidth = false;
   job.remedy = "a smaller window";
-  job.cost = [class_count](std::size_t n, std::size_t /*threads*/) {
-    return JobCost{.memory_bytes = RecalibrationMemory(n, class_count),
-                   .operations = RecalibrationOperations(n, class_count)};
+  job.cost = [declaration = model->declaration()](std::size_t n, std::size_t /*threads*/) {
+    if (const NumbersSpec* const numbers = declaration->numbers()) {
+      return JobCost{.memory_bytes = ForecastRecalibrationMemory(n, numbers->forecast),
+                     .operations = ForecastRecalibrationOperations(n, numbers->forecast)};
+    }
+    return JobCost{.memory_bytes = RecalibrationMemory(n, declaration->class_count()),
+                   .operations = RecalibrationOperations(n, declaration->class_count())};
   };
   job.compute = [model, result](const WindowSample& sample, const RunControl& control) {
     CALIBD_ASSIGN_OR_RETURN(const std::optional<v1::DatedChange> change,
@@ -326,17 +356,8 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
     const std::int64_t first = change.has_value()
                                    ? std::max(sample.first_observation, change->from_observation())
                                    : sample.first_observation;
-    const PredictionBatch window = sample.rows.view().classes();
-    const auto older = static_cast<std::size_t>(first - sample.first_observation);
-    CALIBD_ASSIGN_OR_RETURN(
-        const RecalibrationAdvice advice,
-        AdviseRecalibration(
-            window,
-            change.has_value() ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves,
-            control, older));
     v1::Recalibration& proto = *result->mutable_recalibration();
-    proto = convert::ToProto(advice, window.class_count, model->declaration()->class_1_name(),
-                             first, change);
+    CALIBD_ASSIGN_OR_RETURN(proto, Advise(*model->declaration(), sample, first, change, control));
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
     v1::GetCalibrationResponse answer;
     DescribeCalibration(*model, *sample.snapshot, std::chrono::system_clock::now(), answer);
@@ -345,6 +366,7 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
     kept->mutable_map()->clear_scales();
     kept->mutable_map()->clear_offsets();
     kept->mutable_map()->clear_curves();
+    kept->mutable_map()->clear_level_curve();
     kept->clear_corp_before();
     kept->clear_corp_after();
     model->SetRecalibration(std::move(kept));

@@ -488,7 +488,7 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.evaluate(m, timeout="x"), "timeout is 'x', expected seconds"),
     (lambda c, m: c.evaluate(m, on_progress=5), "on_progress is 5, expected a function"),
     (lambda c, m: c.estimate(m, estimators=["bin"]), "estimators is 'bin', expected one of "
-     "fifteen_bins, bins, kernel_density, product_ridge, function_ridge"),
+     "fifteen_bins, bins, kernel_density, product_ridge, function_ridge, debiased_bins"),
     (lambda c, m: c.estimate(m, estimators="bins"), "estimators are 'bins', expected a list of fifteen"),
     (lambda c, m: c.compare(m, 5), "baseline is 5, expected NAME"),
     (lambda c, m: c.history(m, start="2026-11-32"), "start is '2026-11-32', expected a datetime, a "),
@@ -516,7 +516,7 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.update_model(m, max_pending="x"), "max_pending is 'x', expected a whole number"),
     (lambda c, m: c.estimate(m, lens="class_wise"), "lens is 'class_wise', expected canonical, top_lab"),
     (lambda c, m: c.estimate(m, lens=Lens(class_wise=Lens.ClassWise())), "expected canonical, top_"),
-    (lambda c, m: c.estimate(m, lens=None), "lens is None, expected canonical, top_label, or"),
+    (lambda c, m: c.estimate(m, lens=None), "lens is None, expected canonical, top_label, class"),
     (lambda c, m: c.update_model(m, max_pending=0), "max_pending is 0, expected 1..10000000"),
     (lambda c, m: c.update_model(m, error_limit=0.0), r"error_limit is 0.0, expected \[0.0001, 0.5\]"),
     (lambda c, m: c.update_model(m, significance_level=0), r"significance_level is 0, expected \[1e-9"),

@@ -137,6 +137,8 @@ def test_an_estimate_equals_that_of_calibctl(tmp_path):
                        "--seed", 5)
     local = calibd.estimate(p, y, seed=5)
     assert local.to_dict()["estimators"] == printed["estimators"]
+    one = calibd.estimate(p, y, lens="class_wise", estimators=["debiased_bins"], seed=5)
+    assert one.message.provenance.lens == "class_wise"
     assert repr(local).startswith("predictions: ")
 
 
@@ -151,6 +153,32 @@ def test_a_map_equals_that_of_the_server_and_repairs(client, request):
     assert local.message.error_after == served.message.error_after
     assert local.message.error_after.upper < local.message.error_before.lower
     np.testing.assert_array_equal(local.transform(p), served.transform(p))
+
+
+@pytest.mark.parametrize("kind", ["normal", "samples"])
+def test_forecasts_are_repaired_as_by_the_server_and_calibctl(client, request, tmp_path, kind):
+    random = np.random.default_rng(4)
+    mean = 10 * random.normal(size=2000)
+    outcomes = mean + 2 * random.normal(size=2000)
+    forecasts = (np.stack([mean, np.ones(2000)], axis=1) if kind == "normal"
+                 else mean[:, np.newaxis] + random.normal(size=(2000, 20)))
+    client.create_model(request.node.name, forecast="normal" if kind == "normal" else 20)
+    with client.stream(request.node.name) as stream:
+        stream.send(forecasts, outcomes)
+    served = client.recalibrate(request.node.name)
+    local = calibd.recalibrate_forecasts(forecasts, outcomes, kind=kind)
+    assert local.message.map == served.message.map
+    assert local.helps and local.error_after.upper < local.error_before.lower
+    local.save(tmp_path / "map.json")
+    np.save(tmp_path / "forecasts.npy", forecasts)
+    option = "--normals" if kind == "normal" else "--samples"
+    subprocess.run([os.environ["CALIBCTL_BINARY"], "recalibrate", "--apply", tmp_path / "map.json",
+                    option, tmp_path / "forecasts.npy", "-o", tmp_path / "repaired.csv"],
+                   timeout=120, check=True)
+    rows = np.loadtxt(tmp_path / "repaired.csv", delimiter=",", skiprows=1)
+    np.testing.assert_allclose(local.transform(forecasts), rows, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(local.transform(forecasts), served.transform(forecasts))
+    assert len(local.levels) == rows.shape[1] == 19
 
 
 def test_a_recalibrator_is_an_estimator_of_scikit_learn():

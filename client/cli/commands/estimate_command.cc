@@ -166,8 +166,9 @@ void AddEstimateCommand(CLI::App& app, Context& context) {
       *command, options->model, options->window,
       "estimate the error of this model on the server, NAME or NAME@VERSION, instead of files");
   command->add_option("--lens", options->lens,
-                      "the part of the predictions whose error is estimated: canonical, top_label "
-                      "or class:K, with K counted from 0; default top_label");
+                      "the part of the predictions whose error is estimated: canonical, "
+                      "top_label, class_wise (one number over all classes) or class:K, with K "
+                      "counted from 0; default top_label");
   command
       ->add_option("--estimators", options->estimators,
                    absl::StrCat("only these: a list of ", absl::StrJoin(EstimatorNames(), ", "),

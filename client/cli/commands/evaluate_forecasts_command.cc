@@ -18,6 +18,7 @@
 #include "calibd/core/forecast_evaluation.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
+#include "client/cli/commands/forecast_source.h"
 #include "client/cli/commands/outcome_kernel_option.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/forecast_file.h"
@@ -35,11 +36,8 @@ struct EvaluateForecastsOptions {
   // If set, this model of the server is evaluated instead of a file.
   std::string model;
   std::int32_t window = 0;
-  // One of them is set otherwise.
-  std::string normals;
-  std::string samples;
-  std::string quantiles;
-  std::vector<double> levels;
+  // A file otherwise.
+  ForecastSource source;
   // The columns of the file.
   ColumnOptions columns;
   // Names of some of columns.features.
@@ -59,25 +57,6 @@ struct EvaluateForecastsOptions {
   std::optional<double> error_limit;
 };
 
-// The file and its kind.
-absl::StatusOr<std::pair<std::string, NumberForecastKind>> Choose(
-    const EvaluateForecastsOptions& options) {
-  const int given = static_cast<int>(!options.normals.empty()) +
-                    static_cast<int>(!options.samples.empty()) +
-                    static_cast<int>(!options.quantiles.empty());
-  if (given != 1) return UsageFault("give one of --normals, --samples, --quantiles and --model");
-  if (options.quantiles.empty() != options.levels.empty()) {
-    return UsageFault("--quantiles needs --levels, and --levels needs --quantiles");
-  }
-  if (!options.normals.empty()) return std::pair(options.normals, NormalForecasts());
-  if (!options.samples.empty()) return std::pair(options.samples, SampleForecasts());
-  QuantileForecasts kind{options.levels};
-  if (const absl::Status status = CheckForecastKind(kind); !status.ok()) {
-    return UsageFault("--levels: " + std::string(status.message()));
-  }
-  return std::pair(options.quantiles, std::move(kind));
-}
-
 const char* KindName(const NumberForecastKind& kind) {
   if (std::holds_alternative<NormalForecasts>(kind)) return "normal";
   return std::holds_alternative<QuantileForecasts>(kind) ? "quantiles" : "samples";
@@ -91,7 +70,8 @@ absl::StatusOr<ExitCode> Report(const Context& context, const EvaluateForecastsO
       .significance_level = options.fail_on.significance_level};
   convert::Judge(criteria, answer);
   // One of them is set.
-  const std::string source = options.model + options.normals + options.samples + options.quantiles;
+  const std::string source =
+      options.model + options.source.normals + options.source.samples + options.source.quantiles;
   CALIBD_RETURN_IF_ERROR(ReportEvaluation(options.report, source, "evaluation", answer));
   const std::optional<Decision> decision =
       DecideByVerdict(convert::VerdictOf(answer, criteria), options.fail_on, criteria.error_limit);
@@ -177,7 +157,10 @@ absl::StatusOr<std::vector<std::size_t>> LocalFeatures(const EvaluateForecastsOp
 
 absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
                                       const EvaluateForecastsOptions& options) {
-  CALIBD_ASSIGN_OR_RETURN(auto chosen, Choose(options));
+  if (!options.source.is_given()) {
+    return UsageFault("give one of --normals, --samples, --quantiles and --model");
+  }
+  CALIBD_ASSIGN_OR_RETURN(auto chosen, ChooseForecasts(options.source));
   CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, MakeRequest(options));
   CALIBD_ASSIGN_OR_RETURN(
       ForecastEvaluationOptions evaluation_options,
@@ -231,9 +214,7 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOptions& options) {
   if (options.model.empty()) return EvaluateFile(context, options);
-  if (!options.normals.empty() || !options.samples.empty() || !options.quantiles.empty()) {
-    return UsageFault("give a file or --model, not both");
-  }
+  if (options.source.is_given()) return UsageFault("give a file or --model, not both");
   if (!options.columns.features.empty() || !options.columns.group.empty()) {
     return UsageFault(
         "--feature-column and --group-column need a file: a model of the server has the features "
@@ -263,16 +244,7 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       "          calibctl evaluate-forecasts --model demand\n"
       "Files are CSV, JSON Lines or NPY, as for calibctl send. The outcome is the column with this "
       "name, or without names the last one.");
-  command->add_option("--normals", options->normals,
-                      "file of Normal forecasts: mean, standard_deviation and outcome");
-  command->add_option("--samples", options->samples,
-                      "file of forecasts as independent draws: two or more draws and the outcome");
-  command->add_option("--quantiles", options->quantiles,
-                      "file of quantiles, in the order of --levels, and the outcome");
-  command
-      ->add_option("--levels", options->levels,
-                   "levels of the quantiles, increasing, between 0 and 1, such as 0.1,0.5,0.9")
-      ->delimiter(',');
+  AddForecastSource(*command, options->source);
   AddTableOptions(*command, options->columns);
   command->get_option("--group-column")
       ->description(

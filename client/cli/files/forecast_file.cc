@@ -173,7 +173,7 @@ std::optional<Violation> FindRowViolation(const NumberForecasts& forecasts, std:
   const std::size_t width = forecasts.width;
   const auto row = std::span(forecasts.values).subspan(i * width, width);
   std::optional<Violation> violation = FindForecastViolation(forecasts.kind, row);
-  if (violation.has_value()) return violation;
+  if (violation.has_value() || forecasts.truths.empty()) return violation;
   return FindOutcomeViolation(forecasts.kind, row, forecasts.truths[i]);
 }
 
@@ -217,7 +217,7 @@ absl::StatusOr<NumberForecasts> ReadNumberForecasts(const InputOptions& input,
   NumberForecasts forecasts;
   CALIBD_ASSIGN_OR_RETURN(static_cast<Table&>(forecasts), ReadForecasts(input, DescribeKind(kind)));
   const std::string& path = forecasts.places.path;
-  if (forecasts.truths.empty()) {
+  if (forecasts.truths.empty() && input.labels_needed) {
     return FileError(
         path, "has no outcomes: add a column named outcome, or state it with --label-column");
   }

@@ -23,7 +23,8 @@ namespace calibd::cli {
 [[nodiscard]] absl::StatusOr<Table> ReadForecasts(const InputOptions& options,
                                                   const v1::Forecast& forecast);
 
-// Valid forecasts of a number with their outcomes, which are the truths.
+// Valid forecasts of a number with their outcomes, which are the truths. There may be no truths if
+// labels_needed is false.
 struct NumberForecasts : Table {
   // Samples have the number of draws that the file has.
   NumberForecastKind kind;

@@ -22,6 +22,7 @@ std::string ParameterText(const v1::EstimatorOutcome& outcome) {
   switch (outcome.estimator()) {
     case v1::EstimatorOutcome::FIFTEEN_BINS:
     case v1::EstimatorOutcome::BINS:
+    case v1::EstimatorOutcome::DEBIASED_BINS:
       return absl::StrCat(outcome.parameter(), " bins", outcome.at_end_of_grid() ? "*" : "");
     case v1::EstimatorOutcome::KERNEL_DENSITY:
       unit = "bandwidth";
@@ -63,7 +64,9 @@ std::string DescribeColumns(const v1::CalibrationErrorEstimate& estimate) {
       "error: root mean square difference between predicted and true probabilities, in percentage "
       "points, which is usually larger than the mean absolute difference that `calibctl show` "
       "gives",
-      estimate.provenance().lens() == "canonical" ? "; of a vector, its length" : "",
+      estimate.provenance().lens() == "canonical"    ? "; of a vector, its length"
+      : estimate.provenance().lens() == "class_wise" ? "; the mean is over rows and classes"
+                                                     : "",
       ".\n+-: how much the error varies between the ", estimate.folds(),
       " fits. They share data, so this is not a confidence interval.\n"
       "risk - risk of 0: how much worse the estimator predicts products of errors of new "

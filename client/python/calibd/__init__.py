@@ -16,7 +16,8 @@ from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataL
                            Unavailable, Unimplemented, Unknown)
 from calibd.monitor import Monitor
 from calibd.offline import (Recalibrator, assert_within_limit, compare, estimate, evaluate,
-                            evaluate_forecasts, evaluate_labels, loss, recalibrate)
+                            evaluate_forecasts, evaluate_labels, loss, recalibrate,
+                            recalibrate_forecasts)
 from calibd.recalibration import load_map, transform
 from calibd.report_file import report
 from calibd.results import (Calibration, Comparison, Estimate, Evaluation, History, LabelEvaluation,
@@ -35,4 +36,4 @@ __all__ = [
     "Recalibrator", "RejectedBatch", "ResourceExhausted", "Status", "StreamCounts", "TestResult", "Tls",
     "Unauthenticated", "Unavailable", "Unimplemented", "Unknown", "Verdicts", "assert_within_limit",
     "compare", "escape_id", "estimate", "evaluate", "evaluate_forecasts", "evaluate_labels",
-    "load_map", "loss", "recalibrate", "report", "transform"]
+    "load_map", "loss", "recalibrate", "recalibrate_forecasts", "report", "transform"]

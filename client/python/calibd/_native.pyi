@@ -29,6 +29,9 @@ def evaluate_forecasts(
     groups: _Labels, features: _Doubles, feature_names: Sequence[str],
     local_features: Sequence[int], error_limit: float, significance_level: float, threads: int,
     on_progress: _Progress, /) -> _Answer: ...
+def recalibrate_forecasts(
+    kind: str, levels: Sequence[float], forecasts: _Doubles, outcomes: _Doubles,
+    on_progress: _Progress, /) -> _Answer: ...
 def evaluate_labels(
     probabilities: _Doubles, truths: npt.NDArray[np.int8], names: Sequence[str],
     error_limit: float, significance_level: float, /) -> tuple[int, str, bytes, str, int]: ...

@@ -12,11 +12,11 @@ from calibd.v1 import kernel_pb2 as kernel
 
 OnProgress = Callable[[float], None]
 Lens = Union[kernel.Lens, Literal["canonical", "top_label", "class_wise"]]
-EstimateLens = Union[kernel.Lens, Literal["canonical", "top_label"]]
+EstimateLens = Union[kernel.Lens, Literal["canonical", "top_label", "class_wise"]]
 Null = Literal["form", "forecast"]
 # An int is an EstimatorOutcome.Estimator of the protocol.
 Estimator = Union[int, Literal["fifteen_bins", "bins", "kernel_density", "product_ridge",
-                               "function_ridge"]]
+                               "function_ridge", "debiased_bins"]]
 
 # The tests of an evaluation of classes, as calibctl evaluate has them.
 CONSISTENCY_REPLICATES = 999
@@ -38,13 +38,13 @@ def lens(name: Lens | None) -> kernel.Lens | None:
 
 def estimate_lens(name: Any) -> kernel.Lens:
     """The lens of an estimate."""
-    kinds = ("canonical", "top_label", "one_class")
+    kinds = ("canonical", "top_label", "class_wise", "one_class")
     if isinstance(name, kernel.Lens) and name.WhichOneof("kind") in kinds:
         return name
-    if isinstance(name, str) and name in kinds[:2]:
+    if isinstance(name, str) and name in kinds[:3]:
         return _LENSES[name]
-    raise errors.invalid("lens", f"is {shown(name)}, expected canonical, top_label, or a message Lens "
-                         "with one_class")
+    raise errors.invalid("lens", f"is {shown(name)}, expected canonical, top_label, "
+                         "class_wise, or a message Lens with one_class")
 
 
 def lenses(names: Any) -> list[Any]:

@@ -87,8 +87,8 @@ class Computations:
                  timeout: float = LONG_TIMEOUT) -> results.Estimate:
         """How large the calibration error of the window is, and which estimator suits the data.
 
-        lens: "top_label", the largest probability; "canonical", the whole vector; or a message Lens
-          with one_class.
+        lens: "top_label", the largest probability; "canonical", the whole vector; "class_wise", the
+          mean over the classes; or a message Lens with one_class.
         replicates: of a calibrated model, for a p-value and the noise floor; 0: none.
         estimators: empty: all that suit the lens.
         """
@@ -115,7 +115,7 @@ class Computations:
 
     def recalibrate(self, model: str, *, window: int = 0, on_progress: OnProgress | None = None,
                     timeout: float = LONG_TIMEOUT) -> results.Recalibration:
-        """A map that makes the probabilities better calibrated, and what it gains."""
+        """A map that makes the predictions better calibrated, and what it gains."""
         name = model_name(model)
         classes = classes_of(self.get_model(name))
         return results.Recalibration(name, self._transport.long(

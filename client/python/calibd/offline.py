@@ -370,8 +370,9 @@ def _levels(levels: Sequence[float] | None) -> list[float]:
 
 
 def _forecast_values(forecasts: Any, outcomes: Any, levels: Sequence[float] | None,
-                     kind: _ForecastKind | None) -> tuple[_ForecastKind, Floats, Floats]:
-    """The kind, n x width forecasts, and n outcomes."""
+                     kind: _ForecastKind | None,
+                     ) -> tuple[_ForecastKind, Floats, Floats, models.Forecast]:
+    """The kind, n x width forecasts, n outcomes, and how a model would declare the kind."""
     check_indices({"forecasts": forecasts, "outcomes": outcomes})
     matrix = as_floats(forecasts, "forecasts").astype(np.float64, copy=False)
     if matrix.ndim != 2:
@@ -392,7 +393,7 @@ def _forecast_values(forecasts: Any, outcomes: Any, levels: Sequence[float] | No
     truths = as_outcomes(outcomes)
     values = as_forecasts(forecasts, declared)
     check_count("outcomes", len(truths), len(values))
-    return kind, values, truths
+    return kind, values, truths, declared
 
 
 def evaluate_forecasts(forecasts: Any, outcomes: Any, *, levels: Sequence[float] | None = None,
@@ -418,7 +419,7 @@ def evaluate_forecasts(forecasts: Any, outcomes: Any, *, levels: Sequence[float]
     threshold: also evaluates the decision whether the outcome reaches it.
     """
     criteria = _criteria(error_limit, significance_level)
-    kind, values, truths = _forecast_values(forecasts, outcomes, levels, kind)
+    kind, values, truths, _ = _forecast_values(forecasts, outcomes, levels, kind)
     matrix, names = _features(features, len(truths))
     unknown = [name for name in local_features if name not in names]
     if unknown:
@@ -434,6 +435,20 @@ def evaluate_forecasts(forecasts: Any, outcomes: Any, *, levels: Sequence[float]
         evaluation.Evaluation, "evaluate_forecasts", kind, _levels(levels),
         values, truths, request.SerializeToString(), numbers.astype(np.int32), matrix, names,
         [names.index(name) for name in local_features], *criteria, _threads(threads), on_progress))
+
+
+def recalibrate_forecasts(forecasts: Any, outcomes: Any, *, levels: Sequence[float] | None = None,
+                          kind: _ForecastKind | None = None,
+                          on_progress: OnProgress | None = None) -> results.Recalibration:
+    """A map that makes forecasts of a number better calibrated, and what it gains.
+
+    forecasts, outcomes, levels, kind: see evaluate_forecasts(), the oldest rows first. `transform` of
+    the result gives the quantiles of the repaired forecasts, and `levels` says at which levels.
+    """
+    kind, values, truths, declared = _forecast_values(forecasts, outcomes, levels, kind)
+    return results.Recalibration(_NAME, _call(
+        recalibration.Recalibration, "recalibrate_forecasts", kind, _levels(levels), values, truths,
+        on_progress), Classes(0, (), 0, declared))
 
 
 def evaluate_labels(p: Any, y: Any, *, label_names: Sequence[str] | None = None,

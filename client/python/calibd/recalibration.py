@@ -1,7 +1,9 @@
-"""Recalibrated probabilities, without a server."""
+"""Recalibrated predictions, without a server."""
 from __future__ import annotations
 
+import math
 import pathlib
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,10 +12,11 @@ import numpy.typing as npt
 from google.protobuf import json_format
 
 from calibd.arguments import expect, file_path
-from calibd.arrays import Classes, Floats, as_floats, order_of_columns
+from calibd.arrays import Classes, Floats, as_floats, as_forecasts, order_of_columns
 from calibd.errors import invalid as _invalid
 from calibd.rows import as_probabilities, row_fault, valid_rows
 from calibd.tables import framed
+from calibd.v1.model_service_pb2 import Forecast
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 _VERSION = 1
@@ -84,6 +87,72 @@ def transform_of(classes: Classes, recalibration_map: RecalibrationMap,
         mapped = np.exp(logs - logs.max(axis=-1, keepdims=True))
     result: npt.NDArray[np.float64] = mapped / mapped.sum(axis=-1, keepdims=True)
     return result
+
+
+def repaired_levels(forecast: Forecast) -> list[float]:
+    """The levels of the quantiles of repaired forecasts, as `calibctl recalibrate --apply` has them."""
+    if forecast.HasField("quantiles"):
+        return list(forecast.quantiles.levels)
+    usual = [k / 20 for k in range(1, 20)]
+    if not forecast.HasField("samples"):
+        return usual
+    ranks = forecast.samples.draws + 1
+    # Halves are rounded up, as by the server.
+    return sorted({min(max(math.floor(level * ranks + 0.5), 1), ranks - 1) / ranks for level in usual})
+
+
+def repair_forecasts(forecast: Forecast, recalibration_map: RecalibrationMap,
+                     forecasts: Any) -> npt.NDArray[np.float64]:
+    """The quantiles of the repaired forecasts at their levels: n x levels, not decreasing in a row.
+
+    Raises InvalidArgument if the map or a forecast is invalid.
+    """
+    curve = _level_curve(recalibration_map)
+    levels = np.array(repaired_levels(forecast))
+    if curve is not None:
+        levels = np.interp(levels, *curve)
+    scores = _normal_quantiles(np.clip(levels, 1e-300, 1 - 2.0**-53))
+    values = as_forecasts(forecasts, forecast).astype(np.float64, copy=False)
+    if forecast.HasField("normal"):
+        return values[:, :1] + values[:, 1:] * scores
+    if forecast.HasField("quantiles"):
+        stated = np.array(forecast.quantiles.levels)
+    else:
+        stated = np.arange(1, values.shape[1] + 1) / (values.shape[1] + 1)
+        values = np.sort(values, axis=1)
+    if len(stated) < 2:
+        raise _invalid("forecasts", "are quantiles of one level, expected two or more levels")
+    places = _normal_quantiles(stated)
+    # Beyond the outer quantiles, the slope is that between them.
+    slope = (values[:, -1:] - values[:, :1]) / (places[-1] - places[0])
+    beyond = (np.minimum(scores - places[0], 0) + np.maximum(scores - places[-1], 0)) * slope
+    inside = np.array([np.interp(scores, places, row) for row in values]).reshape(-1, len(scores))
+    return np.maximum.accumulate(inside + beyond, axis=1)
+
+
+def _normal_quantiles(levels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The standard normal quantiles of levels."""
+    normal = statistics.NormalDist()
+    return np.array([normal.inv_cdf(level) for level in levels])
+
+
+def _level_curve(recalibration_map: RecalibrationMap) -> tuple[list[float], list[float]] | None:
+    """The shares and the levels of a map of forecasts with both ends, or None if it changes nothing."""
+    m = recalibration_map
+    if m.version != _VERSION:
+        raise _invalid("map.version", f"is {m.version}, expected {_VERSION}")
+    if m.class_count != 0:
+        raise _invalid("map.class_count", f"is {m.class_count}, expected 0: the map is for "
+                       "probabilities of classes")
+    if m.kind == "none":
+        return None
+    levels, shares = np.array(m.level_curve.levels), np.array(m.level_curve.shares)
+    if (m.kind != "isotonic" or not 0 < len(levels) == len(shares)
+            or not ((levels > 0) & (levels < 1) & (shares > 0) & (shares < 1)).all()
+            or (np.diff(levels) <= 0).any() or (np.diff(shares) < 0).any()):
+        raise _invalid("map.level_curve", "is invalid, expected increasing levels and as many "
+                       "nondecreasing shares, all in (0, 1)")
+    return [0, *shares, 1], [0, *levels, 1]
 
 
 def _in_order(rows: Floats, given: Any, classes: Classes) -> Floats:

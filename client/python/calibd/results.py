@@ -452,7 +452,7 @@ class Comparison(Result[comparison_pb2.ModelComparison]):
 
 
 class Recalibration(Result[recalibration_pb2.Recalibration]):
-    """A map that makes probabilities better calibrated; fields of the message Recalibration.
+    """A map that makes predictions better calibrated; fields of the message Recalibration.
 
     It needs no server: it can be pickled, or saved with save().
     """
@@ -466,14 +466,24 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
         """The map alone, for transform() of the package."""
         return self.message.map
 
-    def transform(self, probabilities: Any) -> npt.NDArray[np.float64]:
-        """Better calibrated probabilities, as a new array of float64.
+    @property
+    def levels(self) -> list[float]:
+        """The levels of the quantiles that transform() gives for forecasts of a number, else empty."""
+        forecast = self._classes.forecast
+        return [] if forecast is None else recalibration.repaired_levels(forecast)
 
-        probabilities: n x class count in the order of the classes, also for two classes; a frame whose
-        columns are the names of the classes, or their numbers; or one row, as a list, an array, a
-        Series or a dictionary.
+    def transform(self, predictions: Any) -> npt.NDArray[np.float64]:
+        """Better calibrated probabilities, or quantiles of forecasts, as a new array of float64.
+
+        predictions: of classes, n x class count in the order of the classes, also for two classes; a
+        frame whose columns are the names of the classes, or their numbers; or one row, as a list, an
+        array, a Series or a dictionary. Forecasts of a number: n rows as the model has them; the result
+        has n x levels quantiles.
         """
-        return recalibration.transform_of(self._classes, self.message.map, probabilities)
+        forecast = self._classes.forecast
+        if forecast is not None:
+            return recalibration.repair_forecasts(forecast, self.message.map, predictions)
+        return recalibration.transform_of(self._classes, self.message.map, predictions)
 
     def save(self, path: str | pathlib.Path) -> None:
         """Writes the map as JSON: see recalibration.load_map()."""
@@ -489,7 +499,11 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
             event = _class_1(m.class_1_name)
             lines += [(f"{event} before", interval(m.class_1_error_before)),
                       (f"{event} after", interval(m.class_1_error_after))]
-        return [("log loss", f"{m.log_loss_before:.4f} -> {m.log_loss_after:.4f}, improvement "
+        of_numbers = m.HasField("pinball_loss_before")
+        before, after = ((m.pinball_loss_before, m.pinball_loss_after) if of_numbers
+                         else (m.log_loss_before, m.log_loss_after))
+        return [("twice the pinball loss" if of_numbers else "log loss",
+                 f"{before:.4f} -> {after:.4f}, improvement "
                  f"{m.improvement:.4g} ({m.improvement_lower:.4g} to {m.improvement_upper:.4g})"),
                 *lines, ("data", f"{m.fit_observations} observations chose the map, "
                          f"{m.test_observations} {'other' if m.HasField('change') else 'newer'} ones "

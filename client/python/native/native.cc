@@ -35,6 +35,7 @@
 #include "calibd/core/validation.h"
 #include "client/offline/classes.h"
 #include "client/offline/labels.h"
+#include "client/offline/numbers.h"
 #include "long_work.h"
 
 namespace calibd::python {
@@ -223,6 +224,22 @@ py::tuple EvaluateForecasts(const std::string& kind_name, const std::vector<doub
       threads, on_progress);
 }
 
+py::tuple RecalibrateForecasts(const std::string& kind_name, const std::vector<double>& levels,
+                               const Doubles& forecasts, const Doubles& outcomes,
+                               const py::object& on_progress) {
+  return RunLong(
+      [&](const RunControl& control) -> absl::StatusOr<std::string> {
+        const NumberForecastBatch batch{SpanOf(forecasts), SpanOf(outcomes)};
+        const std::size_t width = batch.size() == 0 ? 0 : batch.forecasts.size() / batch.size();
+        const NumberForecastKind kind = KindOf(kind_name, levels, width);
+        CALIBD_RETURN_IF_ERROR(CheckForecastKind(kind));
+        const std::vector<Violation> violations = FindViolations(WithKind(kind, batch));
+        if (!violations.empty()) return InvalidRows(violations);
+        return Serialize(offline::RecalibrateOffline(kind, batch, control));
+      },
+      1, on_progress);
+}
+
 // Returns (code, message, answer, text, status against the limit).
 py::tuple EvaluateLabels(const Doubles& probabilities, const Truths& truths,
                          const std::vector<std::string>& names, double error_limit,
@@ -304,6 +321,7 @@ PYBIND11_MODULE(_native, module) {
   module.def("recalibrate", &Recalibrate);
   module.def("compare", &Compare);
   module.def("evaluate_forecasts", &EvaluateForecasts);
+  module.def("recalibrate_forecasts", &RecalibrateForecasts);
   module.def("evaluate_labels", &EvaluateLabels);
   module.def("loss", &Loss);
 }

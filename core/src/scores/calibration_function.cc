@@ -49,21 +49,10 @@ Eigen::ArrayXd LogNormalizers(const RowMatrix& classes, double bandwidth) {
   return result;
 }
 
-}  // namespace
-
-bool HasEstimators(const Lens& lens, std::size_t class_count) {
-  return lens.is_canonical() || (lens.is_scalar() && lens.parts(class_count) == 1);
-}
-
-absl::StatusOr<ResidualSample> ReduceToResiduals(const PredictionBatch& batch, const Lens& lens) {
-  if (!HasEstimators(lens, batch.class_count)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("is ", lens.name(), ", expected canonical, top_label or one_class"));
-  }
-  CALIBD_ASSIGN_OR_RETURN(const LensBatch reduced, ApplyLens(batch, lens));
-  const PredictionBatch part = reduced.parts.front().view();
+// The first columns of the part of a lens.
+ResidualSample ResidualsOf(const PredictionBatch& part, std::size_t columns) {
   ResidualSample sample;
-  sample.columns = lens.is_canonical() ? part.class_count : 1;
+  sample.columns = columns;
   sample.predictions.reserve(part.size() * sample.columns);
   sample.residuals.reserve(part.size() * sample.columns);
   for (std::size_t i = 0; i < part.size(); ++i) {
@@ -75,6 +64,44 @@ absl::StatusOr<ResidualSample> ReduceToResiduals(const PredictionBatch& batch, c
     }
   }
   return sample;
+}
+
+// Edges between bins with equal numbers of these predictions; increasing, fewer than `bins`.
+std::vector<double> EqualMassEdges(std::vector<double> predictions, std::size_t bins) {
+  std::ranges::sort(predictions);
+  std::vector<double> edges;
+  for (std::size_t b = 1; b < bins; ++b) {
+    const std::size_t first = b * predictions.size() / bins;
+    if (first == 0) continue;
+    const double edge = (predictions[first - 1] + predictions[first]) / 2;
+    if (edges.empty() || edge > edges.back()) edges.push_back(edge);
+  }
+  return edges;
+}
+
+}  // namespace
+
+bool HasEstimators(const Lens& lens) { return lens.is_canonical() || lens.is_scalar(); }
+
+absl::StatusOr<std::vector<ResidualSample>> ReduceToParts(const PredictionBatch& batch,
+                                                          const Lens& lens) {
+  if (!HasEstimators(lens)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "is ", lens.name(), ", expected canonical, top_label, class_wise or one_class"));
+  }
+  CALIBD_ASSIGN_OR_RETURN(const LensBatch reduced, ApplyLens(batch, lens));
+  std::vector<ResidualSample> samples;
+  for (const PredictionSet& part : reduced.parts) {
+    samples.push_back(ResidualsOf(part.view(), lens.is_canonical() ? part.class_count : 1));
+  }
+  return samples;
+}
+
+absl::StatusOr<ResidualSample> ReduceToResiduals(const PredictionBatch& batch, const Lens& lens) {
+  CALIBD_ASSIGN_OR_RETURN(std::vector<ResidualSample> samples, ReduceToParts(batch, lens));
+  if (samples.size() == 1) return std::move(samples.front());
+  return absl::InvalidArgumentError(
+      absl::StrCat("is ", lens.name(), ", expected canonical, top_label or one_class"));
 }
 
 FunctionValues EvaluateBins(const ResidualSample& fit, const ResidualSample& rows,
@@ -94,6 +121,42 @@ FunctionValues EvaluateBins(const ResidualSample& fit, const ResidualSample& row
   for (const double p : rows.predictions) {
     const std::size_t bin = BinOf(p, bins);
     values.left.push_back(counts[bin] > 0 ? sums[bin] / counts[bin] : mean);
+  }
+  return values;
+}
+
+FunctionValues EvaluateDebiasedBins(const ResidualSample& fit, const ResidualSample& rows,
+                                    std::size_t bins) {
+  const std::vector<double> edges = EqualMassEdges(fit.predictions, bins);
+  const auto bin_of = [&edges](double p) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(edges, p) - edges.begin());
+  };
+  struct Bin {
+    double size = 0;
+    double residual = 0;
+    double events = 0;
+  };
+  std::vector<Bin> table(edges.size() + 1);
+  for (std::size_t i = 0; i < fit.size(); ++i) {
+    Bin& bin = table[bin_of(fit.predictions[i])];
+    bin.size += 1;
+    bin.residual += fit.residuals[i];
+    bin.events += fit.predictions[i] - fit.residuals[i];
+  }
+  FunctionValues values;
+  values.width = 1 + table.size();
+  values.left.resize(rows.size() * values.width);
+  values.right.resize(rows.size() * values.width);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t b = bin_of(rows.predictions[i]);
+    const Bin& bin = table[b];
+    if (bin.size < 2) continue;
+    const double frequency = bin.events / bin.size;
+    double* const left = &values.left[i * values.width];
+    double* const right = &values.right[i * values.width];
+    left[0] = right[0] = bin.residual / bin.size;
+    left[1 + b] = -frequency * (1 - frequency) / (bin.size - 1);
+    right[1 + b] = 1;
   }
   return values;
 }

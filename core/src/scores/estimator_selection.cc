@@ -38,6 +38,11 @@ bool IsRidge(EstimatorKind kind) {
   return kind == EstimatorKind::kProductRidge || kind == EstimatorKind::kFunctionRidge;
 }
 
+bool HasBins(EstimatorKind kind) {
+  return kind == EstimatorKind::kBins || kind == EstimatorKind::kFifteenBins ||
+         kind == EstimatorKind::kDebiasedBins;
+}
+
 // 10^first, 10^(first + step), ..., count values.
 std::vector<double> PowersOfTen(double first, double step, int count) {
   std::vector<double> values;
@@ -60,14 +65,35 @@ ResidualSample Select(const ResidualSample& sample, std::span<const std::uint32_
   return selected;
 }
 
-// The rows of a fold, and what was computed from it.
-struct Fold {
+// The rows of a fold through one part of the lens.
+struct FoldPart {
   ResidualSample fit;
   ResidualSample validation;
   std::optional<KernelRidge> ridge;
+};
+
+// The rows of a fold, and what was computed from it.
+struct Fold {
+  std::vector<FoldPart> parts;
   // For each estimator and each value of its grid; unset if the value was refused.
   std::vector<std::vector<std::optional<CalibrationRisk>>> risks;
 };
+
+// Adds the risk of a part to the mean over the parts. part: its number, from 0.
+void AddRisk(CalibrationRisk risk, std::size_t part, std::size_t parts, CalibrationRisk& mean) {
+  if (parts == 1) {
+    mean = std::move(risk);
+    return;
+  }
+  const auto count = static_cast<double>(parts);
+  mean.risk += risk.risk / count;
+  mean.excess += risk.excess / count;
+  mean.row_excess.resize(risk.row_excess.size());
+  for (std::size_t i = 0; i < risk.row_excess.size(); ++i) {
+    mean.row_excess[i] += risk.row_excess[i] / count;
+  }
+  if (part + 1 == parts) mean.standard_error = PairStandardError(mean.row_excess);
+}
 
 class Selection {
  public:
@@ -78,8 +104,10 @@ class Selection {
     }
   }
 
-  void Split(const ResidualSample& sample, std::size_t tuning_rows) {
-    std::vector<std::uint32_t> order(sample.size());
+  // samples: one for each part of the lens.
+  void Split(std::span<const ResidualSample> samples, std::size_t tuning_rows) {
+    steps_ *= samples.size();
+    std::vector<std::uint32_t> order(samples.front().size());
     std::iota(order.begin(), order.end(), 0U);
     if (options_.seed.has_value()) {
       Rng rng(*options_.seed);
@@ -89,18 +117,25 @@ class Selection {
     }
     const std::span<const std::uint32_t> rows(order);
     const std::span<const std::uint32_t> tuning = rows.first(tuning_rows);
-    test_ = Select(sample, rows.subspan(tuning_rows));
+    for (const ResidualSample& sample : samples) {
+      test_.push_back(Select(sample, rows.subspan(tuning_rows)));
+    }
     const std::size_t k = folds_.size();
     std::size_t first = 0;
     for (std::size_t f = 0; f < k; ++f) {
       const std::size_t size = tuning_rows / k + (f < tuning_rows % k ? 1 : 0);
-      folds_[f].validation = Select(sample, tuning.subspan(first, size));
       std::vector<std::uint32_t> others(tuning.begin(),
                                         tuning.begin() + static_cast<std::ptrdiff_t>(first));
       others.insert(others.end(), tuning.begin() + static_cast<std::ptrdiff_t>(first + size),
                     tuning.end());
-      folds_[f].fit = Select(sample, others);
-      folds_[f].risks.resize(options_.estimators.size());
+      for (const ResidualSample& sample : samples) {
+        folds_[f].parts.push_back({.fit = Select(sample, others),
+                                   .validation = Select(sample, tuning.subspan(first, size)),
+                                   .ridge = std::nullopt});
+      }
+      for (const EstimatorGrid& estimator : options_.estimators) {
+        folds_[f].risks.emplace_back(estimator.values.size(), CalibrationRisk());
+      }
       first += size;
     }
   }
@@ -113,12 +148,17 @@ class Selection {
       for (std::size_t e = 0; e < options_.estimators.size(); ++e) {
         const EstimatorGrid& estimator = options_.estimators[e];
         if (IsRidge(estimator.kind)) continue;
-        CALIBD_ASSIGN_OR_RETURN(const std::vector<FunctionValues> values,
-                                Evaluate(fold, fold.validation, estimator.kind, estimator.values));
-        for (const FunctionValues& value : values) {
-          CALIBD_ASSIGN_OR_RETURN(fold.risks[e].emplace_back(),
-                                  ComputeCalibrationRisk(fold.validation, value, control_));
-          Advance();
+        for (std::size_t p = 0; p < fold.parts.size(); ++p) {
+          const FoldPart& part = fold.parts[p];
+          CALIBD_ASSIGN_OR_RETURN(
+              const std::vector<FunctionValues> values,
+              Evaluate(part, part.validation, estimator.kind, estimator.values));
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            CALIBD_ASSIGN_OR_RETURN(CalibrationRisk risk,
+                                    ComputeCalibrationRisk(part.validation, values[i], control_));
+            AddRisk(std::move(risk), p, fold.parts.size(), *fold.risks[e][i]);
+            Advance();
+          }
         }
       }
       return absl::OkStatus();
@@ -187,11 +227,15 @@ class Selection {
         ForEachFold(results.size(), [&](Fold& fold, std::size_t e) -> absl::Status {
           EstimatorResult& result = results[e];
           const double parameter = result.grid[result.best];
-          CALIBD_ASSIGN_OR_RETURN(const std::vector<FunctionValues> values,
-                                  Evaluate(fold, test_, result.kind, {&parameter, 1}));
           const auto f = static_cast<std::size_t>(&fold - folds_.data());
-          result.fold_squared_errors[f] = SquaredCalibrationError(values.front());
-          Advance();
+          for (std::size_t p = 0; p < fold.parts.size(); ++p) {
+            CALIBD_ASSIGN_OR_RETURN(
+                const std::vector<FunctionValues> values,
+                Evaluate(fold.parts[p], test_[p], result.kind, {&parameter, 1}));
+            result.fold_squared_errors[f] +=
+                SquaredCalibrationError(values.front()) / static_cast<double>(fold.parts.size());
+            Advance();
+          }
           return absl::OkStatus();
         }));
     for (EstimatorResult& result : results) {
@@ -207,12 +251,12 @@ class Selection {
  private:
   // The last fold is the smallest one.
   [[nodiscard]] bool IsComparable() const {
-    return folds_.back().validation.size() >= kMinComparedRows;
+    return folds_.back().parts.front().validation.size() >= kMinComparedRows;
   }
 
-  // The values of an estimator that was fitted on the fold.
+  // The values of an estimator that was fitted on the part of a fold.
   [[nodiscard]] absl::StatusOr<std::vector<FunctionValues>> Evaluate(
-      const Fold& fold, const ResidualSample& rows, EstimatorKind kind,
+      const FoldPart& fold, const ResidualSample& rows, EstimatorKind kind,
       std::span<const double> parameters) const {
     if (kind == EstimatorKind::kKernelDensity) {
       return EvaluateKernelDensity(fold.fit, rows, parameters, control_);
@@ -228,7 +272,10 @@ class Selection {
         CALIBD_ASSIGN_OR_RETURN(values.emplace_back(),
                                 EvaluateRidge(*fold.ridge, kind, eigenfunctions, parameter));
       } else {
-        values.push_back(EvaluateBins(fold.fit, rows, static_cast<std::size_t>(parameter)));
+        const auto bins = static_cast<std::size_t>(parameter);
+        values.push_back(kind == EstimatorKind::kDebiasedBins
+                             ? EvaluateDebiasedBins(fold.fit, rows, bins)
+                             : EvaluateBins(fold.fit, rows, bins));
       }
     }
     return values;
@@ -247,22 +294,34 @@ class Selection {
   // Does what Evaluate does, but with the values of only one parameter in memory, and one
   // factorisation.
   [[nodiscard]] absl::Status TuneRidge(Fold& fold) {
+    for (std::size_t p = 0; p < fold.parts.size(); ++p) {
+      CALIBD_RETURN_IF_ERROR(TuneRidgeOf(p, fold));
+    }
+    return absl::OkStatus();
+  }
+
+  // p: the part of the fold.
+  [[nodiscard]] absl::Status TuneRidgeOf(std::size_t p, Fold& fold) {
+    FoldPart& part = fold.parts[p];
     std::vector<double> eigenfunctions;
     for (std::size_t e = 0; e < options_.estimators.size(); ++e) {
       const auto& [kind, grid] = options_.estimators[e];
       if (!IsRidge(kind)) continue;
-      if (!fold.ridge.has_value()) {
-        CALIBD_ASSIGN_OR_RETURN(fold.ridge, KernelRidge::Fit(fold.fit, control_));
+      if (!part.ridge.has_value()) {
+        CALIBD_ASSIGN_OR_RETURN(part.ridge, KernelRidge::Fit(part.fit, control_));
         CALIBD_ASSIGN_OR_RETURN(eigenfunctions,
-                                fold.ridge->Eigenfunctions(fold.validation, control_));
+                                part.ridge->Eigenfunctions(part.validation, control_));
       }
-      for (const double value : grid) {
+      for (std::size_t i = 0; i < grid.size(); ++i) {
         CALIBD_RETURN_IF_ERROR(control_.CheckCancelled());
-        std::optional<CalibrationRisk>& risk = fold.risks[e].emplace_back();
-        if (kind == EstimatorKind::kFunctionRidge || fold.ridge->IsStable(value)) {
+        std::optional<CalibrationRisk>& mean = fold.risks[e][i];
+        if (kind == EstimatorKind::kProductRidge && !part.ridge->IsStable(grid[i])) mean.reset();
+        if (mean.has_value()) {
           CALIBD_ASSIGN_OR_RETURN(const FunctionValues values,
-                                  EvaluateRidge(*fold.ridge, kind, eigenfunctions, value));
-          CALIBD_ASSIGN_OR_RETURN(risk, ComputeCalibrationRisk(fold.validation, values, control_));
+                                  EvaluateRidge(*part.ridge, kind, eigenfunctions, grid[i]));
+          CALIBD_ASSIGN_OR_RETURN(CalibrationRisk risk,
+                                  ComputeCalibrationRisk(part.validation, values, control_));
+          AddRisk(std::move(risk), p, fold.parts.size(), *mean);
         }
         Advance();
       }
@@ -293,7 +352,8 @@ class Selection {
   const SelectionOptions& options_;
   const RunControl& control_;
   std::vector<Fold> folds_;
-  ResidualSample test_;
+  // For each part of the lens.
+  std::vector<ResidualSample> test_;
   // For each estimator the index of its best value in the grid of the options.
   std::vector<std::size_t> best_;
   std::mutex mutex_;
@@ -313,7 +373,7 @@ absl::Status Check(const SelectionOptions& options, std::size_t n, std::size_t t
     return absl::InvalidArgumentError(absl::StrCat("folds is ", options.folds, ", expected >= 2"));
   }
   for (const auto& [kind, grid] : options.estimators) {
-    const bool bins = kind == EstimatorKind::kBins || kind == EstimatorKind::kFifteenBins;
+    const bool bins = HasBins(kind);
     if (bins && options.lens.is_canonical()) {
       return absl::InvalidArgumentError("estimators has bins, which need a lens of one number");
     }
@@ -354,9 +414,10 @@ absl::StatusOr<SelectionResult> SelectOnce(const PredictionBatch& batch,
                                            const RunControl& control) {
   const std::size_t tuning_rows = TuningRows(batch.size(), options.test_share);
   CALIBD_RETURN_IF_ERROR(Check(options, batch.size(), tuning_rows));
-  CALIBD_ASSIGN_OR_RETURN(const ResidualSample sample, ReduceToResiduals(batch, options.lens));
+  CALIBD_ASSIGN_OR_RETURN(const std::vector<ResidualSample> samples,
+                          ReduceToParts(batch, options.lens));
   Selection selection(options, control);
-  selection.Split(sample, tuning_rows);
+  selection.Split(samples, tuning_rows);
   CALIBD_RETURN_IF_ERROR(selection.Tune());
 
   SelectionResult result;
@@ -391,7 +452,8 @@ std::vector<EstimatorGrid> DefaultEstimators(const Lens& lens) {
           {EstimatorKind::kBins, bins},
           {EstimatorKind::kKernelDensity, bandwidths},
           {EstimatorKind::kProductRidge, PowersOfTen(-17, 2, 9)},
-          {EstimatorKind::kFunctionRidge, PowersOfTen(-9, 1, 9)}};
+          {EstimatorKind::kFunctionRidge, PowersOfTen(-9, 1, 9)},
+          {EstimatorKind::kDebiasedBins, {5, 10, 20, 40, 80}}};
 }
 
 std::size_t MinSelectionObservations(const SelectionOptions& options) {
@@ -456,8 +518,13 @@ double SelectionOperations(std::size_t n, std::size_t m, const SelectionOptions&
       operations += 3 * rows * rank * width * (values + folds * options.test_share);
     } else {
       operations += folds * rows * values;
+      // The risk is computed from products of 1 + bins values for each row.
+      for (const double bins : grid) {
+        if (kind == EstimatorKind::kDebiasedBins) operations += 2 * rows * (1 + bins) * (1 + bins);
+      }
     }
   }
+  operations *= static_cast<double>(options.lens.parts(m));
   // A simulation computes the statistic of the observations once more.
   return options.replicates == 0 ? operations : (options.replicates + 2) * operations;
 }
@@ -467,6 +534,7 @@ double SelectionMemory(std::size_t n, std::size_t m, const SelectionOptions& opt
   threads = std::min(threads, options.most_at_once);
   const auto rows = static_cast<double>(n);
   const double columns = options.lens.is_canonical() ? static_cast<double>(m) : 2;
+  const auto parts = static_cast<double>(options.lens.parts(m));
   const double rank = RankBound(n, options);
   const auto folds = static_cast<double>(options.folds);
   // A simulation runs one selection on each thread; a selection runs its folds in parallel.
@@ -474,14 +542,19 @@ double SelectionMemory(std::size_t n, std::size_t m, const SelectionOptions& opt
   const double running =
       options.replicates == 0 ? std::min(static_cast<double>(threads), folds) : 1;
   double values = 0;
+  // The values of each row of the estimator with the widest products.
+  double widest = 40;
   for (const EstimatorGrid& estimator : options.estimators) {
     values += static_cast<double>(estimator.values.size());
+    if (estimator.kind != EstimatorKind::kDebiasedBins) continue;
+    for (const double bins : estimator.values) widest += 2 * (1 + bins);
   }
   // The rows of the folds; the risks of each row; the factor and the eigenfunctions of the running
   // tasks with temporary copies; the density kernels of a tile; the fits.
   return sizeof(double) * selections *
-         (2 * folds * rows * columns + rows * values +
-          running * rows * (4 * rank + 40 + values * (1 + columns)) + folds * 6 * rank * rank);
+         (2 * folds * rows * columns * parts + rows * values +
+          running * rows * (4 * rank + widest + values * (1 + columns)) +
+          folds * parts * 6 * rank * rank);
 }
 
 }  // namespace calibd

@@ -32,9 +32,9 @@ absl::StatusOr<SelectionOptions> FromProto(const v1::EstimateCalibrationErrorReq
   SelectionOptions options;
   options.lens = *lens;
   options.estimators = DefaultEstimators(*lens);
-  if (!HasEstimators(*lens, class_count)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("lens is ", lens->name(), ", expected canonical, top_label or one_class"));
+  if (!HasEstimators(*lens)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "lens is ", lens->name(), ", expected canonical, top_label, class_wise or one_class"));
   }
   std::vector<EstimatorGrid> wanted;
   for (int i = 0; i < request.estimators_size(); ++i) {

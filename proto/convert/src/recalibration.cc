@@ -76,19 +76,42 @@ absl::StatusOr<RecalibrationMap> Parse(const v1::RecalibrationMap& proto) {
       "kind is \"", proto.kind(), "\", expected none, temperature, vector, beta or isotonic"));
 }
 
+absl::Status CheckVersion(const v1::RecalibrationMap& proto) {
+  if (proto.version() == kRecalibrationMapVersion) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("version is ", proto.version(), ", expected ", kRecalibrationMapVersion));
+}
+
 }  // namespace
 
 absl::StatusOr<RecalibrationMap> FromProto(const v1::RecalibrationMap& proto) {
-  if (proto.version() != kRecalibrationMapVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version is ", proto.version(), ", expected ", kRecalibrationMapVersion));
-  }
+  CALIBD_RETURN_IF_ERROR(CheckVersion(proto));
   if (proto.class_count() < 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat("class_count is ", proto.class_count(), ", expected >= 2"));
+        absl::StrCat("class_count is ", proto.class_count(), ", expected >= 2",
+                     proto.has_level_curve() ? ": the map is for forecasts of a number" : ""));
   }
   CALIBD_ASSIGN_OR_RETURN(RecalibrationMap map, Parse(proto));
   CALIBD_RETURN_IF_ERROR(CheckRecalibrationMap(map, static_cast<std::size_t>(proto.class_count())));
+  return map;
+}
+
+absl::StatusOr<std::optional<LevelCurve>> LevelCurveFromProto(const v1::RecalibrationMap& proto) {
+  CALIBD_RETURN_IF_ERROR(CheckVersion(proto));
+  if (proto.class_count() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("class_count is ", proto.class_count(),
+                     ", expected 0: the map is for probabilities of classes"));
+  }
+  if (proto.kind() == kNone) return std::nullopt;
+  if (proto.kind() != kIsotonic) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kind is \"", proto.kind(), "\", expected none or isotonic"));
+  }
+  const v1::RecalibrationMap::LevelCurve& curve = proto.level_curve();
+  LevelCurve map{.levels = {curve.levels().begin(), curve.levels().end()},
+                 .shares = {curve.shares().begin(), curve.shares().end()}};
+  CALIBD_RETURN_IF_ERROR(CheckLevelCurve(map));
   return map;
 }
 
@@ -115,6 +138,18 @@ std::string ObstacleText(MapObstacle obstacle) {
              "first put sorted rows in random order, and keep one of repeats and one row of each "
              "user";
   }
+}
+
+// The coverage error; its gap is that of the widest central interval.
+void SetError(const ForecastCoverage& coverage, v1::ErrorInterval& error) {
+  error.set_estimate(coverage.error.estimate);
+  error.set_lower(coverage.error.lower);
+  error.set_upper(coverage.error.upper);
+  const CentralCoverage* const widest = coverage.widest();
+  if (widest == nullptr) return;
+  error.set_gap(widest->promised - widest->coverage);
+  error.set_gap_lower(widest->promised - widest->upper);
+  error.set_gap_upper(widest->promised - widest->lower);
 }
 
 }  // namespace
@@ -152,6 +187,34 @@ v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_c
   for (const ReliabilityBlock& block : advice.reliability_after) {
     *proto.add_corp_after() = ToProto(block);
   }
+  proto.set_text(advice.obstacle == MapObstacle::kNone ? RecalibrationText(proto)
+                                                       : ObstacleText(advice.obstacle));
+  return proto;
+}
+
+v1::Recalibration ToProto(const ForecastRecalibrationAdvice& advice, std::int64_t first_observation,
+                          const std::optional<v1::DatedChange>& change) {
+  v1::Recalibration proto;
+  proto.set_first_observation(first_observation);
+  if (change.has_value()) *proto.mutable_change() = *change;
+  v1::RecalibrationMap& map = *proto.mutable_map();
+  map.set_version(kRecalibrationMapVersion);
+  map.set_kind(std::string(advice.curve.has_value() ? kIsotonic : kNone));
+  if (advice.curve.has_value()) {
+    v1::RecalibrationMap::LevelCurve& curve = *map.mutable_level_curve();
+    curve.mutable_levels()->Add(advice.curve->levels.begin(), advice.curve->levels.end());
+    curve.mutable_shares()->Add(advice.curve->shares.begin(), advice.curve->shares.end());
+  }
+  proto.set_helps(advice.helps());
+  proto.set_fit_observations(static_cast<std::int64_t>(advice.fit_observations));
+  proto.set_test_observations(static_cast<std::int64_t>(advice.test_observations));
+  proto.set_pinball_loss_before(advice.pinball_loss_before);
+  proto.set_pinball_loss_after(advice.pinball_loss_after);
+  proto.set_improvement(advice.improvement);
+  proto.set_improvement_lower(advice.improvement_lower);
+  proto.set_improvement_upper(advice.improvement_upper);
+  SetError(advice.coverage_before, *proto.mutable_error_before());
+  SetError(advice.coverage_after, *proto.mutable_error_after());
   proto.set_text(advice.obstacle == MapObstacle::kNone ? RecalibrationText(proto)
                                                        : ObstacleText(advice.obstacle));
   return proto;

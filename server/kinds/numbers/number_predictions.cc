@@ -137,19 +137,25 @@ class Numbers final : public PredictionKind {
   const char* kernel_name(const ModelDeclaration& /*declaration*/) const override { return "none"; }
   absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call) const override {
     const char* instead = nullptr;
-    if (call == WindowCall::kRecalibration) {
+    const char* needs = "needs a model of classes";
+    if (call == WindowCall::kErrorEstimate) {
       instead =
-          "with the shift and the scale of verdict.direction.forecast in GetCalibration (calibctl "
-          "show --verbose), forecasts of mean + shift * sd and scale * sd fit its outcomes better";
-    } else if (call == WindowCall::kErrorEstimate) {
+          "forecasts a number: the interval of its coverage error is in GetCalibration (calibctl "
+          "show), and its discrepancies with exact tests are in Evaluate (calibctl "
+          "evaluate-forecasts --model)";
+    } else if (const auto* const quantiles =
+                   std::get_if<QuantileForecasts>(&SpecOf(declaration).forecast);
+               call == WindowCall::kRecalibration && quantiles != nullptr &&
+               quantiles->levels.size() < 2) {
+      needs = "needs quantiles of two or more levels";
       instead =
-          "the interval of its coverage error is in GetCalibration (calibctl show), and its "
-          "discrepancies with exact tests are in Evaluate (calibctl evaluate-forecasts --model)";
+          "has one: GetCalibration (calibctl show) has the share of outcomes below it, by which "
+          "its forecasts can be moved";
     }
     if (instead == nullptr) return absl::OkStatus();
     return MakeError(absl::StatusCode::kFailedPrecondition, "FORECAST_MODEL",
-                     absl::StrCat(NameOf(call), " needs a model of classes, and ",
-                                  declaration.name.ToString(), " forecasts a number: ", instead));
+                     absl::StrCat(NameOf(call), " ", needs, ", and ", declaration.name.ToString(),
+                                  " ", instead));
   }
 
   std::unique_ptr<KindState> NewState(

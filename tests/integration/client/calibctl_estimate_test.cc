@@ -72,6 +72,16 @@ TEST(CalibctlEstimateTest, EqualsTheCore) {
   EXPECT_EQ(provenance.at("lens"), "canonical");
 }
 
+TEST(CalibctlEstimateTest, TheClassWiseErrorIsOneNumber) {
+  const PredictionFiles files(DrawToEstimate(GeneratorSpec::M3(5)), 0);
+  CalibctlRun run(
+      EstimateArguments(files, {"--lens", "class_wise", "--estimators", "bins,debiased_bins"}));
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_THAT(run.output(), AllOf(StartsWith("The probability of a class is off by "),
+                                  HasSubstr("\ndebiased_bins "), HasSubstr(" bins"),
+                                  HasSubstr("; the mean is over rows and classes.\n")));
+}
+
 TEST(CalibctlEstimateTest, ReportsTheSimulation) {
   const PredictionFiles files(DrawToEstimate(GeneratorSpec::M3(5)), 0);
   const std::vector<std::string> more = {"--estimators", "bins,fifteen_bins", "--replicates", "99"};

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "google/protobuf/util/time_util.h"
 #include "integration/client/calibctl_served.h"
 #include "support/temporary_folder.h"
@@ -19,6 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class CalibctlForecastTest : public CalibctlServedTest {
  protected:
@@ -75,9 +78,11 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
             "3000");
   const std::string shown = Unwrapped(OutputOf({"show", "demand"}));
   // 1.645 x 0.5 standard deviations cover 58.9 %.
-  EXPECT_THAT(shown, AllOf(HasSubstr("demand: OVER_LIMIT"), HasSubstr("the 90 % intervals cover 5"),
-                           HasSubstr("too narrow"), HasSubstr("group"),
-                           Not(HasSubstr("recalibrate")), Not(HasSubstr("confident"))));
+  EXPECT_THAT(shown,
+              AllOf(HasSubstr("demand: OVER_LIMIT"), HasSubstr("the 90 % intervals cover 5"),
+                    HasSubstr("too narrow"), HasSubstr("group"),
+                    HasSubstr("repair `calibctl recalibrate --model demand` looks for a map"),
+                    Not(HasSubstr("confident"))));
   EXPECT_THAT(OutputOf({"show", "demand", "--verbose"}),
               AllOf(HasSubstr("location_scale"), HasSubstr("\nfitted mean (0 if calibrated) "),
                     HasSubstr("CRPS  promised - covered")));
@@ -89,9 +94,6 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
   EXPECT_EQ(json.at("error").at("sinceStart").at("centralCoverage").size(), 3U);
   EXPECT_EQ(json.at("verdict").at("whereabouts").at("cells").size(), 24U);
   EXPECT_FALSE(json.contains("scores"));
-  EXPECT_THAT(ErrorOf({"recalibrate", "--model", "demand"}),
-              AllOf(HasSubstr("calibctl: a recalibration needs a model of classes"),
-                    HasSubstr("mean + shift * sd and scale * sd")));
   EXPECT_THAT(OutputOf({"test", "demand", "--seed", "1"}),
               AllOf(HasSubstr("models/demand: 3000 observations (numbers 1 to 3000), form "
                               "distribution\n"),
@@ -102,6 +104,52 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
   EXPECT_THAT(ErrorOf({"estimate", "--model", "demand"}),
               AllOf(HasSubstr("calibctl: an estimate needs a model of classes"),
                     HasSubstr("calibctl evaluate-forecasts --model")));
+}
+
+TEST_F(CalibctlForecastTest, AMapOfLevelsRepairsForecasts) {
+  RunJson({"model", "create", "narrow", "--forecast", "normal"});
+  RunJson({"model", "create", "level", "--forecast", "quantiles", "--levels", ".5"});
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  std::string csv = "mean,standard_deviation,outcome\n";
+  for (int i = 0; i < 3000; ++i) {
+    const double mean = 10 * normal(random);
+    csv += absl::StrFormat("%.17g,0.5,%.17g\n", mean, mean + normal(random));
+  }
+  const std::string path = Write("narrow.csv", csv);
+  RunJson({"send", "narrow", path});
+  // A file and a model have the same answer.
+  const std::string map = (folder_.path() / "map.json").string();
+  nlohmann::json model = RunJson({"recalibrate", "--model", "narrow", "--export", map});
+  nlohmann::json file = RunJson({"recalibrate", "--normals", path});
+  model.erase("computeTime");
+  file.erase("fileRows");
+  EXPECT_EQ(model, file);
+  EXPECT_EQ(model.at("helps"), true);
+  EXPECT_EQ(model.at("map").at("kind"), "isotonic");
+  EXPECT_LT(model.at("errorAfter").at("upper"), model.at("errorBefore").at("lower"));
+  EXPECT_LT(model.at("pinballLossAfter"), model.at("pinballLossBefore"));
+  EXPECT_THAT(OutputOf({"recalibrate", "--normals", path}),
+              AllOf(StartsWith("a map of kind isotonic would take the coverage error from "),
+                    HasSubstr("\n  twice the pinball loss "), HasSubstr("\n  coverage error ")));
+  EXPECT_THAT(Unwrapped(OutputOf({"show", "narrow"})),
+              HasSubstr("repair a map of kind isotonic would take the coverage error from "));
+  EXPECT_FALSE(RunJson({"show", "narrow"}).at("recalibration").at("map").contains("levelCurve"));
+  // The repaired forecasts keep their promises.
+  const std::string repaired = (folder_.path() / "repaired.csv").string();
+  OutputOf({"recalibrate", "--apply", map, "--normals", path, "-o", repaired});
+  const std::string levels =
+      "0.05,0.1,0.15,0.2,0.25,0.3,0.35,0.4,0.45,0.5,0.55,0.6,0.65,0.7,0.75,0.8,0.85,0.9,0.95";
+  const nlohmann::json evaluated = RunJson(
+      {"evaluate-forecasts", "--quantiles", repaired, "--levels", levels, "--replicates", "99"});
+  EXPECT_LT(evaluated.at("coverageError"), 0.1);
+  // What has no map.
+  EXPECT_THAT(ErrorOf({"recalibrate", "--model", "level"}),
+              HasSubstr("a recalibration needs quantiles of two or more levels"));
+  EXPECT_THAT(ErrorOf({"recalibrate", "--normals", path, "--label-base", "0"}),
+              HasSubstr("forecasts of a number exclude --label-base"));
+  EXPECT_THAT(ErrorOf({"recalibrate", "--apply", map, path}),
+              HasSubstr("the map is for forecasts of a number"));
 }
 
 TEST_F(CalibctlForecastTest, ARecentChangeIsShownBesideTheWholeHistory) {

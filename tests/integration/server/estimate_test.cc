@@ -54,8 +54,8 @@ TEST_F(EstimateTest, EqualsTheCore) {
   options.test_share = 0.25;
   options.seed = 17;
   const SelectionResult expected = *SelectEstimator(set_.view().rows(100, 500), options);
-  ASSERT_EQ(estimate.estimators_size(), 5);
-  for (int i = 0; i < 5; ++i) {
+  ASSERT_EQ(estimate.estimators_size(), 6);
+  for (int i = 0; i < 6; ++i) {
     const v1::EstimatorOutcome& outcome = estimate.estimators(i);
     const EstimatorResult& result = expected.estimators[static_cast<std::size_t>(i)];
     EXPECT_EQ(outcome.estimator(), i + 1);
@@ -105,7 +105,7 @@ TEST_F(EstimateTest, LeavesOutTheDensityAboveTheLimit) {
   v1::CalibrationErrorEstimate estimate;
   const grpc::Status status = client_->EstimateCalibrationError(request_, &estimate);
   ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(estimate.estimators_size(), 4);
+  EXPECT_EQ(estimate.estimators_size(), 5);
   ASSERT_EQ(estimate.left_out_size(), 1);
   EXPECT_EQ(estimate.left_out(0).estimator(), v1::EstimatorOutcome::KERNEL_DENSITY);
   EXPECT_THAT(estimate.left_out(0).reason(), HasSubstr("the limit is 1e+08"));
@@ -129,10 +129,10 @@ TEST_F(EstimateTest, RefusesInvalidRequests) {
     return status.error_message();
   };
   auto request = request_;
-  request.mutable_lens()->mutable_class_wise();
-  EXPECT_THAT(refusal(request), HasSubstr("lens is class_wise, expected canonical, top_label"));
   request.mutable_lens()->mutable_top_k()->set_k(1);
-  EXPECT_THAT(refusal(request), HasSubstr("expected canonical, top_label or one_class"));
+  EXPECT_THAT(
+      refusal(request),
+      HasSubstr("lens is top_k[1], expected canonical, top_label, class_wise or one_class"));
   request.mutable_lens()->mutable_canonical();
   request.add_estimators(static_cast<v1::EstimatorOutcome::Estimator>(99));
   EXPECT_THAT(refusal(request), HasSubstr("estimators[0] is 99, expected"));

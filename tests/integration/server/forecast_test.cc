@@ -659,9 +659,6 @@ TEST_F(ForecastTest, WhatNeedsClassesSaysWhatToDo) {
     EXPECT_EQ(Reason(status), "FORECAST_MODEL");
     EXPECT_THAT(status.error_message(), HasSubstr("calibctl show"));
   };
-  v1::RecalibrateRequest recalibrate;
-  recalibrate.set_model(kForecastModel);
-  refused(client_->Recalibrate(recalibrate, nullptr));
   v1::EstimateCalibrationErrorRequest estimate;
   estimate.set_model(kForecastModel);
   refused(client_->EstimateCalibrationError(estimate, nullptr));

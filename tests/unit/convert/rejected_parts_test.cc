@@ -12,6 +12,7 @@ namespace {
 
 using answers::Interval;
 using answers::Measured;
+using answers::NarrowForecasts;
 using answers::OverLimit;
 using answers::OverLimitLabels;
 using ::testing::AllOf;
@@ -175,7 +176,7 @@ TEST(RepairLineTest, AMapForAllRowsRepairsNoGroup) {
   EXPECT_EQ(MapCaution(answer),
             "first remove the cause of the warning: a map for such rows may do harm");
   answer.clear_rows_are_doubtful();
-  // Forecasts have no map.
+  // A group of forecasts has no map of its own.
   answer.mutable_forecast();
   EXPECT_EQ(RepairLine(answer), "group eu is the cause: look at its rows first");
   answer.set_rows_are_doubtful(true);
@@ -191,6 +192,29 @@ TEST(RepairLineTest, AMapForAllRowsRepairsNoGroup) {
       StartsWith("a map for all rows does not repair group asia: look for the cause in its"));
   EXPECT_EQ(MapCaution(answer), RepairLine(answer));
   answer.mutable_groups(0)->mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_EQ(RepairLine(answer), "");
+}
+
+TEST(RepairLineTest, AMapOfLevelsRepairsForecasts) {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  EXPECT_EQ(RepairLine(answer),
+            "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
+  v1::Recalibration& advice = *answer.mutable_recalibration();
+  advice.set_helps(true);
+  advice.mutable_map()->set_kind("isotonic");
+  advice.set_pinball_loss_before(2);
+  advice.set_pinball_loss_after(1);
+  *advice.mutable_error_before() = Interval(0.157, 0.085, 0.229);
+  *advice.mutable_error_after() = Interval(0.02, 0, 0.04);
+  EXPECT_EQ(
+      RecalibrationText(advice),
+      "a map of kind isotonic would take the coverage error from 15.7 (8.5 to 22.9) points to "
+      "0 to 4 points if nothing changed within these rows");
+  advice.set_helps(false);
+  EXPECT_EQ(RecalibrationText(advice), "no map is known to lower the pinball loss");
+  // Quantiles of one level have no map.
+  answer.mutable_verdict()->mutable_whereabouts()->add_cells();
+  answer.mutable_verdict()->mutable_whereabouts()->add_cells();
   EXPECT_EQ(RepairLine(answer), "");
 }
 

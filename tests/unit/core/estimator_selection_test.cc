@@ -8,11 +8,13 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <random>
 #include <string>
 
 #include "calibd/core/calibration_function.h"
 #include "calibd/core/calibration_risk.h"
 #include "calibd/core/generator.h"
+#include "calibd/core/moments.h"
 #include "support/test_data.h"
 
 namespace calibd {
@@ -382,6 +384,85 @@ TEST(EstimatorSelectionTest, EveryStepOfARidgeCanBeCancelled) {
               return ComputeCalibrationRisk(rows, values, control).status();
             }),
             kRows / 250);
+}
+
+// NumPy computed the value from the definition, with numpy.array_split of the sorted predictions.
+TEST(DebiasedBinsTest, AgreesWithAnIndependentComputation) {
+  ResidualSample sample;
+  for (int i = 0; i < 60; ++i) {
+    const double p = (37 * i % 101 + .5) / 101;
+    const bool event = 53 * i % 97 / 97.0 < std::pow(p, 1.5);
+    sample.predictions.push_back(p);
+    sample.residuals.push_back(event ? p - 1 : p);
+  }
+  EXPECT_NEAR(SquaredCalibrationError(EvaluateDebiasedBins(sample, sample, 6)), 0.02881981432466679,
+              1e-14);
+  // Bins of one row say nothing.
+  EXPECT_EQ(SquaredCalibrationError(EvaluateDebiasedBins(sample, sample, 60)), 0);
+}
+
+TEST(DebiasedBinsTest, CalibratedPredictionsHaveTheErrorZeroOnAverage) {
+  constexpr int kSets = 2000;
+  constexpr std::size_t kRows = 200;
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<double> uniform;
+  RunningMoments debiased;
+  RunningMoments plain;
+  for (int s = 0; s < kSets; ++s) {
+    ResidualSample sample;
+    for (std::size_t i = 0; i < kRows; ++i) {
+      const double p = uniform(random);
+      sample.predictions.push_back(p);
+      sample.residuals.push_back(uniform(random) < p ? p - 1 : p);
+    }
+    debiased.Add(SquaredCalibrationError(EvaluateDebiasedBins(sample, sample, 20)));
+    plain.Add(SquaredCalibrationError(EvaluateBins(sample, sample, 20)));
+  }
+  EXPECT_LE(std::abs(debiased.mean), 4 * StandardError(debiased));
+  // The variance of a mean of 10 outcomes, 1 / 6 on average.
+  EXPECT_NEAR(plain.mean, 1 / 60.0, 4 * StandardError(plain) + 1e-3);
+}
+
+// NumPy computed the values from Algorithm 1.
+TEST(EstimatorSelectionTest, ClassWiseIsTheMeanOverTheClasses) {
+  PredictionSet set{.probabilities = {}, .labels = {}, .class_count = 3};
+  for (int i = 0; i < 100; ++i) {
+    const double a = std::pow(37 * i % 101 + 1, 2);
+    const double b = std::pow(59 * i % 103 + 1, 2);
+    const double c = std::pow(71 * i % 107 + 1, 2);
+    for (const double value : {a, b, c}) set.probabilities.push_back(value / (a + b + c));
+    const int top = a >= b && a >= c ? 0 : b >= c ? 1 : 2;
+    set.labels.push_back(11 * i % 5 < 3 ? top : (7 * i * i + i) % 3);
+  }
+  SelectionOptions options;
+  options.lens = Lens::ClassWise();
+  options.estimators = {{EstimatorKind::kFifteenBins, {15}}};
+  const auto all = SelectEstimator(set.view(), options);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_NEAR(all->estimators[0].squared_error, 0.07428580529671366, 1e-14);
+  EXPECT_NEAR(all->estimators[0].excess, 0.0029047211566908286, 1e-14);
+  EXPECT_NEAR(all->estimators[0].excess_standard_error, 0.0008641517950958699, 1e-14);
+  // Every estimator, with one value of its parameter, is the mean over the classes.
+  options.estimators = {{EstimatorKind::kKernelDensity, {.1}},
+                        {EstimatorKind::kProductRidge, {1e-3}},
+                        {EstimatorKind::kFunctionRidge, {1e-2}},
+                        {EstimatorKind::kDebiasedBins, {5}}};
+  const auto together = SelectEstimator(set.view(), options);
+  ASSERT_TRUE(together.ok()) << together.status();
+  for (std::size_t e = 0; e < options.estimators.size(); ++e) {
+    double squared_error = 0;
+    double excess = 0;
+    for (std::size_t k = 0; k < 3; ++k) {
+      SelectionOptions one = options;
+      one.lens = Lens::OneClass(k);
+      const auto selected = SelectEstimator(set.view(), one);
+      ASSERT_TRUE(selected.ok());
+      squared_error += selected->estimators[e].squared_error / 3;
+      excess += selected->estimators[e].excess / 3;
+    }
+    EXPECT_NEAR(together->estimators[e].squared_error, squared_error, 1e-14) << e;
+    EXPECT_NEAR(together->estimators[e].excess, excess, 1e-14) << e;
+  }
 }
 
 }  // namespace

@@ -29,11 +29,14 @@ struct ResidualSample {
   [[nodiscard]] std::size_t size() const noexcept { return predictions.size() / columns; }
 };
 
-// True for canonical, top_label and one_class: the lenses with one part.
-[[nodiscard]] bool HasEstimators(const Lens& lens, std::size_t class_count);
+// True for canonical, top_label, class_wise and one_class.
+[[nodiscard]] bool HasEstimators(const Lens& lens);
 
-// batch: valid. Errors: InvalidArgument if the lens does not fit or has no estimators. Cost: O(n
-// m).
+// One sample for each part of the lens: m for class_wise, else one. batch: valid. Errors:
+// InvalidArgument if the lens does not fit or has no estimators. Cost: O(n m).
+[[nodiscard]] absl::StatusOr<std::vector<ResidualSample>> ReduceToParts(
+    const PredictionBatch& batch, const Lens& lens);
+// The same for a lens of one part.
 [[nodiscard]] absl::StatusOr<ResidualSample> ReduceToResiduals(const PredictionBatch& batch,
                                                                const Lens& lens);
 
@@ -54,6 +57,16 @@ struct FunctionValues {
 // O(n).
 [[nodiscard]] FunctionValues EvaluateBins(const ResidualSample& fit, const ResidualSample& rows,
                                           std::size_t bins);
+
+// Bins with equal numbers of fitted rows, between which an edge is the middle of two neighbours; an
+// edge belongs to the bin below it. With the mean residual c_b, the frequency f_b and the size n_b
+// of a bin, h(p, p') is c_b c_b' for different bins, and c_b^2 - f_b (1 - f_b) / (n_b - 1) within
+// one: the mean residual without the bias that the noise of the frequency adds to its square. A bin
+// of fewer than 2 rows has h = 0. Source: Kumar, Liang & Ma, NeurIPS 2019, Sec. 5.
+// fit: at least one row of one column. bins: >= 1. width is 1 + the number of bins. Cost: O(n log n
+// + n' bins).
+[[nodiscard]] FunctionValues EvaluateDebiasedBins(const ResidualSample& fit,
+                                                  const ResidualSample& rows, std::size_t bins);
 
 // Eq. 11 and 25: kernel density estimates with Dirichlet kernels, for each bandwidth > 0; the
 // two classes (c, 1 - c) for one column. fit: at least one row. Errors: Cancelled. Cost: O(n n'

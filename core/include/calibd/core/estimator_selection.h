@@ -21,7 +21,8 @@ namespace calibd {
 // plain risks hardly tell estimators apart.
 
 enum class EstimatorKind {
-  // 15 bins of equal width, and a number of bins that is tuned; scalar lenses only.
+  // 15 bins of equal width, and a number of bins that is tuned. Like kDebiasedBins, not for the
+  // canonical lens.
   kFifteenBins,
   kBins,
   // Kernel density estimate; its parameter is the bandwidth.
@@ -30,6 +31,9 @@ enum class EstimatorKind {
   // the strength of the penalty.
   kProductRidge,
   kFunctionRidge,
+  // Bins with equal numbers of rows and without the bias of their noise; the parameter is their
+  // number. Not in the paper, which mentions it.
+  kDebiasedBins,
 };
 
 // An estimator and the values of its parameter that are tried, ascending, at least one.
@@ -42,6 +46,8 @@ struct EstimatorGrid {
 [[nodiscard]] std::vector<EstimatorGrid> DefaultEstimators(const Lens& lens);
 
 struct SelectionOptions {
+  // One with HasEstimators. With class_wise, all squared errors and risks are means over the
+  // classes, and the classes share the parameters.
   Lens lens = Lens::TopLabel();
   std::vector<EstimatorGrid> estimators = DefaultEstimators(Lens::TopLabel());
   // At least 2.

@@ -25,6 +25,7 @@ constexpr double kLevel = 0.05;
 std::string Subject(const v1::Provenance& provenance, std::span<const std::string> class_names) {
   const std::string& lens = provenance.lens();
   if (lens == "canonical") return "The vector of probabilities";
+  if (lens == "class_wise") return "The probability of a class";
   std::size_t k = 0;
   absl::string_view number = lens;
   if (!absl::ConsumePrefix(&number, "class_wise[") || !absl::ConsumeSuffix(&number, "]") ||

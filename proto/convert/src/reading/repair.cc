@@ -184,7 +184,7 @@ std::string GroupRepairText(const PartsToRepair& groups) {
                       groups.is_rest_off ? absl::StrCat("; ", std::string(kRestText)) : "");
 }
 
-// The groups of forecasts, or the labels, that are the cause. There is no map for them.
+// The groups of forecasts, or the labels, that are the cause. There is no map for them alone.
 std::string CauseLine(const v1::GetCalibrationResponse& answer) {
   const PartsToRepair parts = FindPartsToRepair(answer);
   if (!parts.are_the_cause) return parts.is_rest_off ? std::string(kRestText) : "";
@@ -195,11 +195,18 @@ std::string CauseLine(const v1::GetCalibrationResponse& answer) {
       answer.rows_are_doubtful() ? " once the cause of the warning is removed" : " first");
 }
 
+// Quantiles of one level state no distribution that a map of levels could change.
+bool StatesOneLevel(const v1::GetCalibrationResponse& answer) {
+  return answer.verdict().whereabouts().cells_size() == 2 ||
+         Current(answer.error()).level_coverage_size() == 1;
+}
+
 }  // namespace
 
 std::string RecalibrationText(const v1::Recalibration& advice) {
   if (!advice.helps()) {
-    return absl::StrCat("no map is known to lower the log loss",
+    return absl::StrCat("no map is known to lower the ",
+                        advice.has_pinball_loss_before() ? "pinball loss" : "log loss",
                         advice.has_change() ? absl::StrCat(", ", RowsText(advice)) : "");
   }
   const v1::RecalibrationMap& map = advice.map();
@@ -208,9 +215,10 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
   const v1::ErrorInterval& before =
       is_class_1 ? advice.class_1_error_before() : advice.error_before();
   const v1::ErrorInterval& after = is_class_1 ? advice.class_1_error_after() : advice.error_after();
-  const std::string event = is_class_1                         ? Class1Event(advice.class_1_name())
-                            : advice.has_class_1_error_after() ? "the top label"
-                                                               : "the model";
+  const std::string event = is_class_1 ? "error of " + Class1Event(advice.class_1_name())
+                            : advice.has_class_1_error_after() ? "error of the top label"
+                            : advice.has_pinball_loss_before() ? "coverage error"
+                                                               : "error of the model";
   const std::string name =
       map.has_temperature()
           ? absl::StrFormat(
@@ -219,22 +227,27 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
           : absl::StrCat("a map of kind ", map.kind());
   if (before.lower() == 0 && after.lower() == 0) {
     // The map repairs something else, such as the probabilities of other classes.
+    const bool of_numbers = advice.has_pinball_loss_before();
     return absl::StrCat(
         name, advice.has_change() ? absl::StrCat(", ", RowsText(advice), ",") : "",
-        absl::StrFormat(" would lower the log loss from %.3g to %.3g nats; no error of ",
-                        advice.log_loss_before(), advice.log_loss_after()),
+        absl::StrFormat(" would lower the %s from %.3g to %.3g%s; no ",
+                        of_numbers ? "pinball loss" : "log loss",
+                        of_numbers ? advice.pinball_loss_before() : advice.log_loss_before(),
+                        of_numbers ? advice.pinball_loss_after() : advice.log_loss_after(),
+                        of_numbers ? "" : " nats"),
         event, " is shown, neither without it (", IntervalText(before), " points) nor with it (",
         IntervalText(after), " points)",
         advice.has_change() ? "" : ", if nothing changed within these rows");
   }
   return absl::StrCat(name, advice.has_change() ? absl::StrCat(", ", RowsText(advice), ",") : "",
-                      " would take the error of ", event, " from ", IntervalText(before),
-                      " points to ", IntervalText(after), " points",
+                      " would take the ", event, " from ", IntervalText(before), " points to ",
+                      IntervalText(after), " points",
                       advice.has_change() ? "" : " if nothing changed within these rows");
 }
 
 std::string MapCaution(const v1::GetCalibrationResponse& answer) {
   if (answer.rows_are_doubtful()) return std::string(kDoubtfulText);
+  if (answer.has_forecast()) return CauseLine(answer);
   PartsToRepair groups = FindPartsToRepair(answer);
   if (!NeedsRepair(answer.error())) {
     groups.are_the_cause = false;
@@ -248,8 +261,12 @@ std::string MapCaution(const v1::GetCalibrationResponse& answer) {
 // recalibrate`, or this command, because the computation may be long. Empty if nothing has to be
 // repaired: a map from rows that were off would make a model wrong that is right again.
 std::string RepairLine(const v1::GetCalibrationResponse& answer) {
-  // A map repairs probabilities of classes.
-  if (answer.has_forecast() || answer.has_labels()) return CauseLine(answer);
+  // No map repairs several labels at once.
+  if (answer.has_labels()) return CauseLine(answer);
+  if (answer.has_forecast()) {
+    const std::string cause = CauseLine(answer);
+    if (!cause.empty() || !NeedsRepair(answer.error()) || StatesOneLevel(answer)) return cause;
+  }
   PartsToRepair groups = FindPartsToRepair(answer);
   if (!NeedsRepair(answer.error())) {
     groups.are_the_cause = false;
@@ -257,7 +274,7 @@ std::string RepairLine(const v1::GetCalibrationResponse& answer) {
   }
   const std::string command =
       absl::StrCat("`calibctl recalibrate --model ", ShortName(answer.model()), "`");
-  if (IsWorseThanChance(Current(answer.error()), ClassCount(answer))) {
+  if (!answer.has_forecast() && IsWorseThanChance(Current(answer.error()), ClassCount(answer))) {
     return WorseThanChanceText();
   }
   if (answer.rows_are_doubtful()) {
