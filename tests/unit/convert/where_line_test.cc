@@ -364,6 +364,16 @@ TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {
       RecalibrationText(advice),
       "temperature 1.9 would take the error of the model from 5.4 (4.2 to 6.8) points to 0 to "
       "2 points if nothing changed within these rows");
+  // The map repairs other probabilities than those of the top label.
+  v1::Recalibration other = advice;
+  *other.mutable_error_before() = Interval(0.01, 0, 0.033);
+  *other.mutable_error_after() = Interval(0.01, 0, 0.044);
+  other.set_log_loss_before(0.68);
+  other.set_log_loss_after(0.389);
+  EXPECT_EQ(RecalibrationText(other),
+            "temperature 1.9 would lower the log loss from 0.68 to 0.389 nats; no error of the "
+            "model is shown, neither without it (0 to 3.3 points) nor with it (0 to 4.4 points), "
+            "if nothing changed within these rows");
   *advice.mutable_class_1_error_before() = Interval(0.3, 0, 0.6);
   *advice.mutable_class_1_error_after() = Interval(0.02, 0.01, 0.03);
   EXPECT_EQ(RecalibrationText(advice),
