@@ -350,6 +350,24 @@ TEST(RepairLineTest, NoMapIsOfferedForRowsThatAreNotWhatTheySeem) {
   all.mutable_top_label()->set_gap_lower(0.29);
   EXPECT_THAT(HowBadLine(answer).text(), Not(HasSubstr("chance")));
   EXPECT_THAT(RepairLine(answer), StartsWith("first remove the cause"));
+  // No label of the newest rows is what 300 were expected to be.
+  answer.clear_rows_are_doubtful();
+  v1::ErrorMeasurement& newest = *answer.mutable_error()->mutable_newest();
+  newest.set_observations(1000);
+  *newest.mutable_top_label() = Interval(0.3, 0.25, 0.35, 0.3);
+  *newest.mutable_class_1() = Interval(0.3, 0.25, 0.35, 0.3);
+  newest.mutable_class_1()->set_stated(0.3);
+  newest.set_class_1_name("yes");
+  EXPECT_EQ(RepairLine(answer),
+            "first check the labels: none of the newest 1000 rows is yes, and 300 were expected");
+  EXPECT_EQ(MapCaution(answer), RepairLine(answer));
+  // All labels are.
+  newest.mutable_class_1()->set_gap(-0.7);
+  EXPECT_EQ(RepairLine(answer),
+            "first check the labels: all of the newest 1000 rows are yes, and 300 were expected");
+  // One is, or is not.
+  newest.mutable_class_1()->set_gap(-0.699);
+  EXPECT_THAT(RepairLine(answer), Not(HasSubstr("labels")));
 }
 
 TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {

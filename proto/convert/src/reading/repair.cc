@@ -158,8 +158,27 @@ constexpr std::string_view kRestText =
 constexpr std::string_view kDoubtfulText =
     "first remove the cause of the warning: a map for such rows may do harm";
 
-std::string WorseThanChanceText() {
-  return absl::StrCat("first check ", std::string(kSwappedColumns), "; a map would hide it");
+// What makes it likely that the labels or the columns are wrong, and not the probabilities: a map
+// would hide it. Empty if nothing does. answer: of classes.
+std::string FirstCheckText(const v1::GetCalibrationResponse& answer) {
+  if (IsWorseThanChance(Current(answer.error()), ClassCount(answer))) {
+    return absl::StrCat("first check ", std::string(kSwappedColumns), "; a map would hide it");
+  }
+  // So many events are expected that it is no chance if none happens.
+  constexpr double kSurelySome = 50;
+  const v1::ErrorMeasurement& newest = answer.error().newest();
+  if (!newest.has_class_1()) return "";
+  const auto rows = static_cast<double>(newest.observations());
+  const double happened = rows * FrequencyOf(newest.class_1());
+  const double expected = rows * newest.class_1().stated();
+  const bool none = happened < 0.5 && expected >= kSurelySome;
+  const bool all = rows - happened < 0.5 && rows - expected >= kSurelySome;
+  if (!none && !all) return "";
+  const std::string name =
+      newest.class_1_name().empty() ? "class 1" : CutName(newest.class_1_name());
+  return absl::StrFormat(
+      "first check the labels: %s of the newest %d rows %s %s, and %.0f were expected",
+      none ? "none" : "all", newest.observations(), none ? "is" : "are", name, expected);
 }
 
 // Whether these groups are repaired first: a map from the rows of all groups repairs them too
@@ -253,7 +272,7 @@ std::string MapCaution(const v1::GetCalibrationResponse& answer) {
     groups.are_the_cause = false;
     return GroupRepairText(groups);
   }
-  if (IsWorseThanChance(Current(answer.error()), ClassCount(answer))) return WorseThanChanceText();
+  if (std::string check = FirstCheckText(answer); !check.empty()) return check;
   return ComeFirst(groups) ? GroupRepairText(groups) : "";
 }
 
@@ -274,8 +293,8 @@ std::string RepairLine(const v1::GetCalibrationResponse& answer) {
   }
   const std::string command =
       absl::StrCat("`calibctl recalibrate --model ", ShortName(answer.model()), "`");
-  if (!answer.has_forecast() && IsWorseThanChance(Current(answer.error()), ClassCount(answer))) {
-    return WorseThanChanceText();
+  if (!answer.has_forecast()) {
+    if (std::string check = FirstCheckText(answer); !check.empty()) return check;
   }
   if (answer.rows_are_doubtful()) {
     return absl::StrCat(std::string(kDoubtfulText), "; then ", command, " looks for one");
