@@ -320,7 +320,7 @@ TEST(RepairLineTest, IsForAModelThatIsOverItsLimit) {
   EXPECT_THAT(RepairLine(answer), EndsWith("over rows 4801 to 14801"));
   answer.mutable_error()->set_is_recovered(true);
   EXPECT_EQ(RepairLine(answer), "");
-  EXPECT_EQ(RepairLine(NarrowForecasts()), "");
+  EXPECT_THAT(RepairLine(NarrowForecasts()), StartsWith("`calibctl recalibrate --model "));
 }
 
 TEST(RepairLineTest, NoMapIsOfferedForRowsThatAreNotWhatTheySeem) {
