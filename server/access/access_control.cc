@@ -132,7 +132,7 @@ absl::StatusOr<std::unique_ptr<AccessControl>> AccessControl::Open(const std::st
   control->polled_ = std::chrono::system_clock::now();
   const absl::StatusOr<std::string> text = ReadText(file);
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Policy> policy, ParsePolicy(file, text));
-  policy->Replace(nullptr);
+  policy->SetQuotas(control->quotas_, Quota::Clock::now());
   control->policy_ = policy;
   control->content_ = control->seen_ = HashOf(text);
   return control;
@@ -324,7 +324,7 @@ void AccessControl::Reload() {
   if (content == content_ || !settled) return;
   const absl::StatusOr<std::shared_ptr<Policy>> read = ParsePolicy(file_, text);
   if (read.ok()) {
-    (*read)->Replace(policy().get());
+    (*read)->SetQuotas(quotas_, Quota::Clock::now());
     const std::lock_guard lock(mutex_);
     policy_ = *read;
   }

@@ -207,6 +207,7 @@ class AccessControl {
   std::atomic<bool> file_invalid_ = false;
   // Serializes Poll. Everything below is guarded by it.
   std::mutex poll_;
+  Policy::Quotas quotas_;
   // The hash of the file whose policy applies or was refused, and of the file in the last poll.
   TokenHash content_{};
   TokenHash seen_{};

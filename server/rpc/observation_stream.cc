@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/answers/label_arrivals_proto.h"
@@ -71,16 +72,20 @@ absl::Status ObservationStream::OnRead(bool ok) {
 absl::Status ObservationStream::Admit(const Model& model) {
   const std::size_t bytes = QueuedBytes(request_.ByteSizeLong());
   if (Quota* const quota = context().identity->quota(); quota != nullptr) {
+    const std::uint64_t rows = RowsForQuota(request_.batch(), model.declaration()->row_shape());
+    // Others wait behind it.
+    absl::Cleanup leave = [this] { turn_.Leave(); };
+    const bool waited = turn_.waits();
     const std::optional<QuotaRefusal> refusal =
-        quota->TakeBatch(RowsForQuota(request_.batch(), model.declaration()->row_shape()), bytes,
-                         pending_, Quota::Clock::now());
+        quota->TakeBatch(rows, bytes, pending_, Quota::Clock::now(), &turn_);
     if (refusal.has_value()) {
       // The request is kept from its first wait on.
-      if (alarm_ == nullptr) {
+      if (!waited) {
         CALIBD_RETURN_IF_ERROR(KeepRequest());
         parts_.access.CountDelay(refusal->kind);
       }
       AdmitLater(std::min(refusal->wait.value_or(kLongestWait), kLongestWait));
+      std::move(leave).Cancel();
       return absl::OkStatus();
     }
   }
@@ -103,11 +108,17 @@ void ObservationStream::AdmitLater(std::chrono::milliseconds wait) {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->Guard(Stage::kRoom, [&] {
+      // While the lock is held, the call cannot end, and so the writer threads exist.
+      const std::lock_guard lock(self->mutex_);
+      if (self->finished_) return absl::OkStatus();
       // The calling thread is one of gRPC.
       self->decoding_.Post([self] {
         self->Guard(Stage::kRead, [&] {
           const std::shared_ptr<Model> model = self->BatchModel(true);
-          return model != nullptr ? self->Admit(*model) : absl::OkStatus();
+          if (model != nullptr) return self->Admit(*model);
+          // The stream has ended, and others wait behind it.
+          self->turn_.Leave();
+          return absl::OkStatus();
         });
       });
       return absl::OkStatus();

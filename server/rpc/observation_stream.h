@@ -107,6 +107,7 @@ class ObservationStream final
   bool reading_ = false;
   // While reading_ is true, only the thread that handles the batch uses them.
   std::unique_ptr<grpc::Alarm> alarm_;
+  Quota::Turn turn_;
   Quota::Part pending_;
   // Bytes that are reserved for a request that waits for room.
   std::size_t kept_bytes_ = 0;
