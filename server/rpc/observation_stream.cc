@@ -75,6 +75,7 @@ absl::Status ObservationStream::Admit(const Model& model) {
     const std::uint64_t rows = RowsForQuota(request_.batch(), model.declaration()->row_shape());
     // Others wait behind it.
     absl::Cleanup leave = [this] { turn_.Leave(); };
+    CALIBD_RETURN_IF_ERROR(CheckRows(rows));
     const bool waited = turn_.waits();
     const std::optional<QuotaRefusal> refusal =
         quota->TakeBatch(rows, bytes, pending_, Quota::Clock::now(), &turn_);
@@ -124,6 +125,21 @@ void ObservationStream::AdmitLater(std::chrono::milliseconds wait) {
       return absl::OkStatus();
     });
   });
+}
+
+absl::Status ObservationStream::CheckRows(std::uint64_t rows) const {
+  const std::int32_t most = MostRowsPerBatch();
+  if (most >= max_rows_per_batch_ || rows <= static_cast<std::uint64_t>(most)) {
+    return absl::OkStatus();
+  }
+  return MakeError(
+      absl::StatusCode::kUnavailable, "BATCH_LIMIT_CHANGED",
+      absl::StrCat("batch has ", rows, " rows, expected at most ", most,
+                   ": the quota rows_per_second of ", context().identity->name(),
+                   " has become smaller since this stream was opened with max_rows_per_batch ",
+                   max_rows_per_batch_,
+                   "; open it again, which takes the unacknowledged batches as they are, and send "
+                   "smaller new ones"));
 }
 
 absl::Status ObservationStream::KeepRequest() {
@@ -261,7 +277,8 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
     opened.mutable_feature_names()->Add(declaration->feature_names.begin(),
                                         declaration->feature_names.end());
     KindOf(*declaration).DescribeOpened(*declaration, opened);
-    opened.set_max_rows_per_batch(MostRowsPerBatch());
+    max_rows_per_batch_ = MostRowsPerBatch();
+    opened.set_max_rows_per_batch(max_rows_per_batch_);
     opened.set_max_bytes_per_batch(limits_.max_message_bytes);
     opened.set_max_batches_in_flight(limits_.max_batches_in_flight);
     queued = QueueLocked(std::move(response));

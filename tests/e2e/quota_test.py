@@ -52,6 +52,7 @@ def policy(**quotas):
         "streams": "{ streams = 2 }", "watches": "{ watches = 2 }",
         "compute": "{ compute_seconds_per_hour = 1 }", "waiting": "{ rows_per_second = 1 }",
         "deleting": "{ models = 2 }", "turns": "{ rows_per_second = 1 }",
+        "shrinking": "{ rows_per_second = 1000000 }",
     } | quotas
     return "".join([principal("root", "admin models/*"),
                     *(principal(name, f"admin models/{name}*", quota) for name, quota in kinds.items()),
@@ -96,7 +97,7 @@ class QuotaTest(unittest.TestCase):
         cls.server = cls.enterClassContext(CalibdServer(
             CALIBD, "--access-file", str(cls.file), "--audit-log", str(cls.audit)))
         cls.channel = cls.enterClassContext(grpc.insecure_channel(cls.server.grpc))
-        for name in ("rows", "pending", "streams", "watches", "compute", "waiting", "turns",
+        for name in ("rows", "pending", "streams", "watches", "compute", "waiting", "turns", "shrinking",
                      *(f"other-{i}" for i in range(OTHERS))):
             cls.call("ModelService/CreateModel", model_request(name), "root")
 
@@ -383,6 +384,33 @@ class QuotaTest(unittest.TestCase):
         for reader in readers:
             reader.join()
         self.assertEqual(order, [0, 1, 2, 3])
+
+    def test_a_smaller_quota_ends_a_stream_with_larger_batches(self):
+        shrunk = threading.Event()
+        self.addCleanup(shrunk.set)
+        stream = self.open_stream("shrinking", 2500, shrunk, 2000, 2500)
+        before = stream.max_rows
+        self.assertEqual(next(stream).ack.sequence, 1)
+        with calibd.Client(self.server.grpc, token="token_shrinking") as client:
+            with client.stream("shrinking", classes=2) as sender:
+                sender.send([[0.25, 0.75]] * 5000, [1] * 5000)
+                sender.flush()
+                self.write(policy(shrinking="{ rows_per_second = 2000 }"))
+                self.assertTrue(wait_for(
+                    lambda: self.open_stream("shrinking").max_rows == 2000, CALL_SECONDS))
+                # A new stream may send a batch of any size, such as one that it repeats.
+                self.assertEqual(next(self.open_stream("shrinking", 2500)).ack.sequence, 1)
+                shrunk.set()
+                self.assertEqual(next(stream).ack.sequence, 2)
+                with self.assertRaises(grpc.RpcError) as ended:
+                    next(stream)
+                self.assertEqual(ended.exception.code(), grpc.StatusCode.UNAVAILABLE)
+                self.assertEqual(details(ended.exception)[0], "BATCH_LIMIT_CHANGED")
+                self.assertRegex(ended.exception.details(),
+                                 rf"batch has 2500 rows, expected at most 2000: .* {before}; open it again")
+                sender.send([[0.25, 0.75]] * 5000, [1] * 5000)
+        self.assertEqual(sender.counts.accepted_rows, 10000)
+        self.assertEqual(sender.counts.reconnects, 1)
 
     def test_a_larger_quota_applies_to_a_waiting_stream(self):
         before = self.metric("calibd_quota_delayed_total", "rows_per_second")
