@@ -15,6 +15,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
+#include "calibd/store/v1/archive.pb.h"
+#include "calibd/store/v1/store.pb.h"
 #include "server/access/access_control.h"
 #include "server/api/api.h"
 #include "server/api/guard.h"
@@ -86,11 +88,13 @@ void BuildTypes(const google::protobuf::FileDescriptor& file) {
   for (int i = 0; i < file.dependency_count(); ++i) BuildTypes(*file.dependency(i));
   for (int i = 0; i < file.message_type_count(); ++i) BuildTypes(*file.message_type(i));
 }
-// Builds the types of all messages of the API.
+// Builds the types of all messages of the API and of the store.
 void BuildTypes() {
   for (const auto* const file :
        {v1::ObserveRequest::descriptor()->file(), v1::CreateModelRequest::descriptor()->file(),
-        v1::GetCalibrationRequest::descriptor()->file(), v1::BackupRequest::descriptor()->file()}) {
+        v1::GetCalibrationRequest::descriptor()->file(), v1::BackupRequest::descriptor()->file(),
+        store::v1::ModelState::descriptor()->file(),
+        store::v1::ArchiveHeader::descriptor()->file()}) {
     BuildTypes(*file);
   }
 }

@@ -132,7 +132,7 @@ absl::StatusOr<std::unique_ptr<AccessControl>> AccessControl::Open(const std::st
   control->polled_ = std::chrono::system_clock::now();
   const absl::StatusOr<std::string> text = ReadText(file);
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Policy> policy, ParsePolicy(file, text));
-  policy->Replace(nullptr);
+  policy->SetQuotas(control->quotas_, Quota::Clock::now());
   control->policy_ = policy;
   control->content_ = control->seen_ = HashOf(text);
   return control;
@@ -160,17 +160,13 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
   if (!enabled()) return Identity::Unrestricted();
   absl::StatusOr<Identity> identity = NoCredentialsError();
   const bool has_header = !credentials.authorization.empty();
-  std::optional<TokenHash> token;
-  if (has_header) {
-    token = HashToken(TokenOf(credentials.authorization));
-  } else if (!credentials.session.empty()) {
-    token = sessions_.Find(credentials.session, PageSessions::Clock::now());
-  }
-  if (token.has_value()) {
+  if (has_header || !credentials.session.empty()) {
     auto proof = std::make_shared<Identity::Proof>();
-    proof->is_token = true;
-    proof->token = *token;
-    if (!has_header) proof->session = credentials.session;
+    if (has_header) {
+      proof->token = HashToken(TokenOf(credentials.authorization));
+    } else {
+      proof->session = HashToken(credentials.session);
+    }
     identity = Resolve(std::move(proof));
   }
   if (!identity.ok() && !has_header && !credentials.certificate_names.empty()) {
@@ -182,8 +178,9 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
 }
 
 std::string AccessControl::BeginSession(const Identity& caller) {
-  if (caller.unrestricted()) return "";
-  PageSessions::Begun begun = sessions_.Begin(caller.proof_->token, PageSessions::Clock::now());
+  if (caller.unrestricted() || !caller.proof_->token.has_value()) return "";
+  PageSessions::Begun begun =
+      sessions_.Begin(*caller.proof_->token, caller.name(), PageSessions::Clock::now());
   if (begun.ended_another) version_.fetch_add(1, std::memory_order_acq_rel);
   return std::move(begun.id);
 }
@@ -204,25 +201,27 @@ absl::StatusOr<Identity> AccessControl::Resolve(
   Identity identity;
   // Before the policy: a change in between is noticed later.
   identity.version_ = version();
-  if (!proof->session.empty() &&
-      !sessions_.Find(proof->session, PageSessions::Clock::now()).has_value()) {
-    return NoCredentialsError();
-  }
   const std::shared_ptr<const Policy> policy = this->policy();
-  const Principal* const principal =
-      proof->is_token ? policy->FindToken(proof->token, std::chrono::system_clock::now())
-                      : policy->FindCertificate(proof->certificate_names);
+  const Principal* principal = nullptr;
+  if (proof->session.has_value()) {
+    principal = FindSession(*policy, *proof->session);
+  } else if (proof->token.has_value()) {
+    principal = policy->FindToken(*proof->token, std::chrono::system_clock::now());
+  } else {
+    principal = policy->FindCertificate(proof->certificate_names);
+  }
   if (principal != nullptr) {
     identity.principal_ = std::shared_ptr<const Principal>(policy, principal);
     identity.proof_ = std::move(proof);
     return identity;
   }
-  if (!proof->is_token) {
+  if (proof->session.has_value()) return NoCredentialsError();
+  if (!proof->token.has_value()) {
     return MakeError(absl::StatusCode::kUnauthenticated, "UNKNOWN_CERTIFICATE",
                      "no principal of the server's --access-file has the names of the client "
                      "certificate: its subject alternative names count, not its common name");
   }
-  if (policy->HasToken(proof->token)) {
+  if (policy->HasToken(*proof->token)) {
     return MakeError(absl::StatusCode::kUnauthenticated, "TOKEN_EXPIRED",
                      "the token has expired: `calibctl token create` makes another one for the "
                      "server's --access-file");
@@ -231,6 +230,14 @@ absl::StatusOr<Identity> AccessControl::Resolve(
                    "the server's --access-file has no such token: a principal needs the line that "
                    "`calibctl token create` printed, which applies after a few seconds; or the "
                    "token was revoked or is not complete");
+}
+
+const Principal* AccessControl::FindSession(const Policy& policy, const TokenHash& session) const {
+  const auto owner = sessions_.Find(session, PageSessions::Clock::now());
+  if (!owner.has_value()) return nullptr;
+  const Principal* const principal =
+      policy.FindToken(owner->token, std::chrono::system_clock::now());
+  return principal != nullptr && principal->name == owner->principal ? principal : nullptr;
 }
 
 absl::StatusOr<Identity> AccessControl::Renew(const Identity& caller,
@@ -317,7 +324,7 @@ void AccessControl::Reload() {
   if (content == content_ || !settled) return;
   const absl::StatusOr<std::shared_ptr<Policy>> read = ParsePolicy(file_, text);
   if (read.ok()) {
-    (*read)->Replace(policy().get());
+    (*read)->SetQuotas(quotas_, Quota::Clock::now());
     const std::lock_guard lock(mutex_);
     policy_ = *read;
   }

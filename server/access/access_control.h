@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -65,13 +66,12 @@ class Identity {
 
  private:
   friend class AccessControl;
-  // What proved the identity.
+  // What proved the identity: one of them.
   struct Proof {
-    bool is_token = false;
-    TokenHash token{};
+    std::optional<TokenHash> token{};
+    // The hash of the id of a session of the page.
+    std::optional<TokenHash> session{};
     std::vector<std::string> certificate_names{};
-    // The id of the session of the page, if the caller has one; it must not have ended.
-    std::string session{};
   };
 
   Identity() = default;
@@ -111,7 +111,8 @@ class AccessControl {
   // Errors: Unauthenticated, with what to do.
   [[nodiscard]] absl::StatusOr<Identity> Identify(const Credentials& credentials) const;
   // Begins a session of the page for a caller, and returns its id. The session ends with the
-  // caller's token, too. Empty if the caller is unrestricted.
+  // caller's token, and if another principal gets the token. Empty if the caller has not sent a
+  // token.
   [[nodiscard]] std::string BeginSession(const Identity& caller);
   // Also ends the streams and watches of the session, with the next check of those that are held.
   void EndSession(std::string_view id);
@@ -175,6 +176,8 @@ class AccessControl {
   [[nodiscard]] std::shared_ptr<const Policy> policy() const;
   [[nodiscard]] absl::StatusOr<Identity> Resolve(
       std::shared_ptr<const Identity::Proof> proof) const;
+  // The principal that has the token of the session, if it began the session; null otherwise.
+  [[nodiscard]] const Principal* FindSession(const Policy& policy, const TokenHash& session) const;
   // The caller by the present policy. Errors: those of Resolve; PermissionDenied if another
   // principal has the credentials now. resource: of the call, for the error.
   [[nodiscard]] absl::StatusOr<Identity> Renew(const Identity& caller,
@@ -204,6 +207,7 @@ class AccessControl {
   std::atomic<bool> file_invalid_ = false;
   // Serializes Poll. Everything below is guarded by it.
   std::mutex poll_;
+  Policy::Quotas quotas_;
   // The hash of the file whose policy applies or was refused, and of the file in the last poll.
   TokenHash content_{};
   TokenHash seen_{};

@@ -10,7 +10,8 @@
 
 namespace calibd::server {
 
-PageSessions::Begun PageSessions::Begin(const TokenHash& token, Clock::time_point now) {
+PageSessions::Begun PageSessions::Begin(const TokenHash& token, std::string principal,
+                                        Clock::time_point now) {
   std::array<unsigned char, 32> bits{};
   if (RAND_bytes(bits.data(), static_cast<int>(bits.size())) != 1) throw std::bad_alloc();
   std::string id = absl::BytesToHexString(
@@ -19,22 +20,23 @@ PageSessions::Begun PageSessions::Begin(const TokenHash& token, Clock::time_poin
   std::size_t count = 0;
   auto oldest = sessions_.end();
   for (auto entry = sessions_.begin(); entry != sessions_.end(); ++entry) {
-    if (entry->second.token != token) continue;
+    if (entry->second.owner.token != token) continue;
     ++count;
     if (oldest == sessions_.end() || entry->second.end < oldest->second.end) oldest = entry;
   }
   const bool ends_another = count >= kMostOfToken;
   if (ends_another) sessions_.erase(oldest);
-  sessions_[HashToken(id)] = {.token = token, .end = now + kDuration};
+  sessions_[HashToken(id)] = {.owner = {.token = token, .principal = std::move(principal)},
+                              .end = now + kDuration};
   return {.id = std::move(id), .ended_another = ends_another};
 }
 
-std::optional<TokenHash> PageSessions::Find(std::string_view id, Clock::time_point now) const {
-  const TokenHash hash = HashToken(id);
+std::optional<PageSessions::Owner> PageSessions::Find(const TokenHash& id,
+                                                      Clock::time_point now) const {
   const std::lock_guard lock(mutex_);
-  const auto found = sessions_.find(hash);
+  const auto found = sessions_.find(id);
   if (found == sessions_.end() || found->second.end <= now) return std::nullopt;
-  return found->second.token;
+  return found->second.owner;
 }
 
 bool PageSessions::End(std::string_view id) {

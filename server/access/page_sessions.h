@@ -28,9 +28,15 @@ class PageSessions {
     // Whether the oldest session of the token had to end.
     bool ended_another = false;
   };
-  [[nodiscard]] Begun Begin(const TokenHash& token, Clock::time_point now);
-  // The token with which the session began; nothing if it does not exist or has ended.
-  [[nodiscard]] std::optional<TokenHash> Find(std::string_view id, Clock::time_point now) const;
+  // principal: the name of the one that has the token.
+  [[nodiscard]] Begun Begin(const TokenHash& token, std::string principal, Clock::time_point now);
+  // Who began a session.
+  struct Owner {
+    TokenHash token{};
+    std::string principal;
+  };
+  // id: the hash of the session's id. Returns nothing if it does not exist or has ended.
+  [[nodiscard]] std::optional<Owner> Find(const TokenHash& id, Clock::time_point now) const;
   // Returns false if there is no such session.
   bool End(std::string_view id);
   // Removes the sessions that have ended by now. Returns whether there were any.
@@ -38,7 +44,7 @@ class PageSessions {
 
  private:
   struct Session {
-    TokenHash token{};
+    Owner owner;
     Clock::time_point end;
   };
 

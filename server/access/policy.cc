@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "absl/strings/match.h"
 
@@ -62,16 +63,18 @@ std::size_t Policy::TokenHashHash::operator()(const TokenHash& token) const noex
   return bytes;
 }
 
-void Policy::Replace(const Policy* former) {
-  std::unordered_map<std::string_view, const Principal*> known;
-  if (former != nullptr) {
-    for (const Principal& one : former->principals_) known.emplace(one.name, &one);
-  }
+void Policy::SetQuotas(Quotas& quotas, Quota::Clock::time_point now) {
+  std::set<std::string_view> names;
   for (Principal& principal : principals_) {
-    const auto found = known.find(principal.name);
-    if (found != known.end()) principal.quota = found->second->quota;
-    principal.quota->SetLimits(principal.limits);
+    names.insert(principal.name);
+    std::shared_ptr<Quota>& quota = quotas[principal.name];
+    if (quota == nullptr) quota = std::make_shared<Quota>(principal.name);
+    quota->SetLimits(principal.limits);
+    principal.quota = quota;
   }
+  std::erase_if(quotas, [&names, now](const auto& entry) {
+    return !names.contains(entry.first) && entry.second->unused(now);
+  });
 }
 
 const Principal* Policy::FindToken(const TokenHash& token, Time now) const {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,7 +44,7 @@ struct Principal {
   std::string name;
   std::vector<Grant> grants;
   QuotaLimits limits{};
-  // Not null in a policy.
+  // Null before Policy::SetQuotas.
   std::shared_ptr<Quota> quota{};
 
   // True if one of the grants includes the role on the resource.
@@ -65,9 +65,12 @@ class Policy {
   // text: TOML. Errors: InvalidArgument naming the line, the field and the value, and what was
   // expected.
   [[nodiscard]] static absl::StatusOr<std::shared_ptr<Policy>> Parse(std::string_view text);
-  // Takes over what the principals of the former policy use, and sets their quotas. former: null
-  // for none. Call it when this policy applies.
-  void Replace(const Policy* former);
+  // The quotas of principals by their names, with what is in use and what is to be paid.
+  using Quotas = std::map<std::string, std::shared_ptr<Quota>>;
+  // Gives each principal its quota with the limits of this policy. The quotas of names that the
+  // policy does not have stay as long as something of them is to be paid: a principal that comes
+  // back finds it. Call it when this policy applies.
+  void SetQuotas(Quotas& quotas, Quota::Clock::time_point now);
 
   // The principal of a token. Null if no principal has the token, or if it has expired. The lookup
   // is by the hash, so that its time tells nothing about other tokens.

@@ -176,7 +176,6 @@ class PolicyReader {
         return Fault(node, "the key", Quoted(field), "name, grants, tokens, certificates or quota");
       }
     }
-    principal.quota = std::make_shared<Quota>(principal.name);
     policy_->principals_.push_back(std::move(principal));
     return absl::OkStatus();
   }

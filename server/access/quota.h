@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -78,6 +79,24 @@ class Quota : public std::enable_shared_from_this<Quota> {
     std::uint64_t amount_ = 0;
   };
 
+  // The place of a batch in the line of those that wait. The destructor gives it up.
+  // Default-constructed: none. It must not be used on two threads at once.
+  class Turn {
+   public:
+    Turn() = default;
+    ~Turn() { Leave(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    [[nodiscard]] bool waits() const noexcept { return quota_ != nullptr; }
+    void Leave();
+
+   private:
+    friend class Quota;
+    std::shared_ptr<Quota> quota_;
+    std::uint64_t number_ = 0;
+  };
+
   // principal: its name, for errors.
   explicit Quota(std::string principal) : principal_(std::move(principal)) {}
 
@@ -89,13 +108,21 @@ class Quota : public std::enable_shared_from_this<Quota> {
   [[nodiscard]] std::optional<QuotaRefusal> Take(QuotaKind kind, Part& part);
   // Takes room for a batch, and counts its rows. A batch passes if nothing else is pending, and if
   // the batches before it were within the rate: so every batch passes sometime, and the average is
-  // the rate.
+  // the rate. turn: null if the batch does not wait. Otherwise a refusal gives it a place in the
+  // line, and it passes after those that came before it.
   [[nodiscard]] std::optional<QuotaRefusal> TakeBatch(std::uint64_t rows, std::uint64_t bytes,
-                                                      Part& part, Clock::time_point now);
-  // Whether a computation may begin now: the ones before it were within the quota.
-  [[nodiscard]] std::optional<QuotaRefusal> CheckCompute(Clock::time_point now);
+                                                      Part& part, Clock::time_point now,
+                                                      Turn* turn = nullptr);
+  // Takes the time of processors that a computation may need. It may begin if no other one runs and
+  // the ones before it were within the quota, or if the quota also has what the running ones may
+  // need.
+  [[nodiscard]] std::optional<QuotaRefusal> TakeCompute(double seconds, Part& part,
+                                                        Clock::time_point now);
   // Counts the time of processors that a computation has taken.
   void SpendCompute(double seconds, Clock::time_point now);
+
+  // True if nothing is in use and nothing is to be paid.
+  [[nodiscard]] bool unused(Clock::time_point now);
 
   // ResourceExhausted, with a RetryInfo where a wait helps.
   [[nodiscard]] absl::Status ErrorOf(const QuotaRefusal& refusal) const;
@@ -105,14 +132,25 @@ class Quota : public std::enable_shared_from_this<Quota> {
                                                             std::optional<TokenBucket>& bucket,
                                                             std::uint64_t asked,
                                                             Clock::time_point now) const;
+  // What keeps a batch from passing now, apart from those that wait.
+  [[nodiscard]] std::optional<QuotaRefusal> CheckBatchLocked(std::uint64_t rows,
+                                                             std::uint64_t bytes,
+                                                             Clock::time_point now);
+  // The same for a batch that waits for the ones before it.
+  [[nodiscard]] std::optional<QuotaRefusal> CheckTurnLocked(std::uint64_t rows, std::uint64_t bytes,
+                                                            const Turn& turn,
+                                                            Clock::time_point now);
 
   const std::string principal_;
   mutable std::mutex mutex_;
   // Everything below is guarded by mutex_.
   QuotaLimits limits_;
-  // Of the kinds that are not rates.
+  // What is in use of each kind. Of computations: milliseconds that the running ones may need.
   std::array<std::uint64_t, kQuotaKinds> used_{};
-  // Missing without a limit.
+  // The rows of the batches that wait, in the order in which they came.
+  std::map<std::uint64_t, std::uint64_t> waiting_;
+  std::uint64_t last_turn_ = 0;
+  // Missing before the first limit. A limit that is removed and comes back finds what was spent.
   std::optional<TokenBucket> rows_;
   std::optional<TokenBucket> compute_;
 };

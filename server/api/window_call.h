@@ -30,6 +30,10 @@ inline google::protobuf::Duration Since(std::chrono::steady_clock::time_point st
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
 }
 
+// A multiplication of a test or an evaluation takes at most this time of a processor; most take far
+// less.
+inline constexpr double kMostSecondsPerOperation = 1e-9;
+
 // Submits a job that computes `result`. Sends progress messages and then the result. When the call
 // ends for any reason, the job stops. Response: a message with a `progress` field.
 template <typename Response>
@@ -38,13 +42,15 @@ absl::Status SubmitWindowJob(const ApiParts& parts, WindowRequest request,
                              const std::shared_ptr<Response>& result) {
   request.owner = reply->context().owner;
   if (reply->context().identity->quota() != nullptr) {
-    const auto admit = [&access = parts.access, call = reply->context(),
-                        model = request.model->original().name.ToString()] {
-      const auto refusal = call.identity->quota()->CheckCompute(Quota::Clock::now());
-      return refusal.has_value() ? RefuseByQuota(access, call, model, *refusal) : absl::OkStatus();
+    request.admit = [&access = parts.access, call = reply->context(),
+                     model = request.model->original().name.ToString()](
+                        double operations) -> absl::StatusOr<std::shared_ptr<void>> {
+      const auto part = std::make_shared<Quota::Part>();
+      const auto refusal = call.identity->quota()->TakeCompute(
+          operations * kMostSecondsPerOperation, *part, Quota::Clock::now());
+      if (refusal.has_value()) return RefuseByQuota(access, call, model, *refusal);
+      return part;
     };
-    CALIBD_RETURN_IF_ERROR(admit());
-    request.admit = admit;
     request.spent = [identity = *reply->context().identity](double seconds) {
       identity.quota()->SpendCompute(seconds, Quota::Clock::now());
     };

@@ -28,10 +28,11 @@ class TokenBucket {
     tokens_ -= events;
   }
 
-  // Time until one event is within the rate; 0 if it is now.
-  [[nodiscard]] std::chrono::duration<double> Wait(Time now) noexcept {
+  // Time until this many events are within the rate; 0 if they are now. More than the burst never
+  // are.
+  [[nodiscard]] std::chrono::duration<double> Wait(Time now, double events = 1) noexcept {
     Fill(now);
-    return std::chrono::duration<double>(tokens_ >= 1 ? 0 : (1 - tokens_) / rate_);
+    return std::chrono::duration<double>(tokens_ >= events ? 0 : (events - tokens_) / rate_);
   }
 
   // Changes the rate and the burst from the last event on.

@@ -108,6 +108,7 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
   if (draining_) return DrainingError();
   CALIBD_RETURN_IF_ERROR(CheckWindow(*request.model, request.observations));
   CALIBD_ASSIGN_OR_RETURN(const Size size, CheckSize(request, *request.model->snapshot()));
+  if (request.admit) CALIBD_RETURN_IF_ERROR(request.admit(size.operations).status());
   Lane& lane = size.operations <= limits_.operations / kSmallPart ? small_ : large_;
   auto job = std::make_shared<Job>();
   const std::string owner = request.owner;
@@ -206,7 +207,6 @@ absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
                            : absl::CancelledError("the call was cancelled");
   };
   if (stopped()) return stop_reason();
-  if (request.admit) CALIBD_RETURN_IF_ERROR(request.admit());
   JobTime time;
   RunControl control;
   const bool measured = request.spent != nullptr;
@@ -219,6 +219,10 @@ absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
   control.cancelled = stopped;
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
   CALIBD_ASSIGN_OR_RETURN(const Size size, CheckSize(request, *snapshot));
+  std::shared_ptr<void> admitted;
+  if (request.admit) {
+    CALIBD_ASSIGN_OR_RETURN(admitted, request.admit(size.operations));
+  }
   const absl::Cleanup spent = [&request, &time] {
     if (request.spent) request.spent(time.seconds());
   };

@@ -73,8 +73,10 @@ struct WindowRequest {
   std::function<JobCost(std::size_t n, std::size_t threads)> cost;
   // How to make a job that is too large smaller, e.g. "a smaller window".
   std::string remedy;
-  // Called on a compute thread before `compute`; an error refuses the job. May be empty.
-  std::function<absl::Status()> admit{};
+  // Called when the job is submitted, and on a compute thread before `compute`, with the estimated
+  // number of multiplications. An error refuses the job. The second result is kept until the job
+  // has ended. May be empty.
+  std::function<absl::StatusOr<std::shared_ptr<void>>(double operations)> admit{};
   // Called after `compute` with the time of processors that it has taken, in seconds. May be empty.
   std::function<void(double seconds)> spent{};
   // Called at most once, on a compute thread. Errors: Cancelled; those of the computation.

@@ -11,6 +11,8 @@
 #include <new>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+
 namespace calibd::server {
 namespace {
 
@@ -142,44 +144,48 @@ struct Strand::State {
 Strand::Strand(ThreadPool& pool) : state_(std::make_shared<State>(pool)) {}
 
 void Strand::Post(std::function<void()> task) {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->tasks.push_back(std::move(task));
-    if (std::exchange(state_->running, true)) return;
-  }
   // A copy, because a dropped task may own the owner of this strand.
-  PostRun(std::shared_ptr<State>(state_));
-}
-
-void Strand::PostRun(const std::shared_ptr<State>& state) {
-  if (state->pool.Post([state] { Run(state); }, state->flow)) return;
-  // The queued tasks will never run. Their owners are owned by the tasks themselves, so nothing
-  // else would destroy them.
-  std::deque<std::function<void()>> dropped;
+  const std::shared_ptr<State> state = state_;
+  std::function<void()> dropped;
   const std::lock_guard lock(state->mutex);
-  dropped.swap(state->tasks);
-  state->running = false;
+  state->tasks.push_back(std::move(task));
+  if (state->running) return;
+  const absl::Cleanup drop = [&] {
+    if (state->running) return;
+    dropped.swap(state->tasks.back());
+    state->tasks.pop_back();
+  };
+  state->running = state->pool.Post([state] { Run(state); }, state->flow);
 }
 
 void Strand::Run(const std::shared_ptr<State>& state) {
-  const auto begin = std::chrono::steady_clock::now();
+  auto begin = std::chrono::steady_clock::now();
   while (true) {
     std::function<void()> task;
     {
       const std::lock_guard lock(state->mutex);
-      const std::chrono::nanoseconds used = std::chrono::steady_clock::now() - begin;
+      const auto now = std::chrono::steady_clock::now();
+      const std::chrono::nanoseconds used = now - begin;
       if (state->tasks.empty() || used >= kStrandTurn) {
         state->flow += static_cast<std::uint64_t>(used.count());
-        state->running = !state->tasks.empty();
-        if (!state->running) return;
-        break;
+        begin = now;
+        if (state->tasks.empty()) {
+          state->running = false;
+          return;
+        }
+        try {
+          // The pool takes it, because this is one of its threads.
+          state->pool.Post([state] { Run(state); }, state->flow);
+          return;
+        } catch (const std::bad_alloc&) {
+          // Without memory, the strand goes on.
+        }
       }
       task = std::move(state->tasks.front());
       state->tasks.pop_front();
     }
     task();
   }
-  PostRun(state);
 }
 
 }  // namespace calibd::server

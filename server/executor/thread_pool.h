@@ -66,12 +66,12 @@ class Strand {
  public:
   explicit Strand(ThreadPool& pool);
 
+  // May throw bad_alloc, after which the task does not run.
   void Post(std::function<void()> task);
 
  private:
   struct State;
   static void Run(const std::shared_ptr<State>& state);
-  static void PostRun(const std::shared_ptr<State>& state);
 
   std::shared_ptr<State> state_;
 };

@@ -250,7 +250,9 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
   const auto post = [&] {
     for (const auto& [operation, number] : posted) {
       Strand* const strand = operation->strand();
-      strand->Post([this, strand, last = number] { ApplyFinished(strand, last); });
+      strand->Post([this, strand, last = number] {
+        HandleError(Guard([&] { ApplyFinished(strand, last); }));
+      });
     }
     posted.clear();
   };
@@ -280,9 +282,11 @@ void CommitQueue::ApplyFinished(const Strand* strand, std::uint64_t number) {
   {
     const std::lock_guard lock(finished_mutex_);
     const auto found = finished_.find(strand);
-    // An earlier task may have applied the operation. The strand may then belong to another model.
-    if (found == finished_.end() || found->second.front().number > number) return;
+    if (found == finished_.end()) return;
     std::deque<Finished>& queue = found->second;
+    // An earlier task may have applied the operation. The strand may then belong to another model.
+    // The queue is empty after a lack of memory.
+    if (queue.empty() || queue.front().number > number) return;
     std::size_t bytes = 0;
     while (!queue.empty() && (queue.front().number <= number || bytes < kTaskBytes)) {
       bytes += queue.front().operation->bytes();

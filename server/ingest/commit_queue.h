@@ -12,6 +12,7 @@
 #include <mutex>
 #include <span>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -184,7 +185,8 @@ class CommitQueue {
   };
   std::mutex finished_mutex_;
   // Guarded by finished_mutex_: the operations that their strands have not applied yet, ascending.
-  absl::flat_hash_map<const Strand*, std::deque<Finished>> finished_;
+  // A deque needs memory when it is made, and a map of absl would keep one that was not made.
+  std::unordered_map<const Strand*, std::deque<Finished>> finished_;
 
   // Used only on the storage thread: the number of finished operations so far.
   std::uint64_t last_number_ = 0;

@@ -58,9 +58,13 @@ std::size_t IngestQueue::waiting() const {
 }
 
 IngestQueue::Share& IngestQueue::ShareOf(std::int64_t model) {
-  const auto [entry, is_new] = shares_.try_emplace(model);
-  if (is_new) entry->second.place.push_back(&entry->second);
-  return entry->second;
+  if (const auto found = shares_.find(model); found != shares_.end()) return found->second;
+  // First, so that no share is without one.
+  std::list<Share*> place(1);
+  Share& share = shares_[model];
+  place.front() = &share;
+  share.place.swap(place);
+  return share;
 }
 
 void IngestQueue::EraseUnused(std::int64_t model) {

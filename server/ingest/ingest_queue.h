@@ -7,8 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
-
-#include "absl/container/node_hash_map.h"
+#include <unordered_map>
 
 namespace calibd::server {
 
@@ -90,7 +89,8 @@ class IngestQueue {
   // Everything below is guarded by mutex_.
   std::size_t bytes_ = 0;
   std::size_t waiting_ = 0;
-  absl::node_hash_map<std::int64_t, Share> shares_;
+  // Not a map of absl, which would keep an element that was not made for lack of memory.
+  std::unordered_map<std::int64_t, Share> shares_;
   // Models that wait with nothing in the queue, in the order in which they get room.
   std::list<Share*> starved_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/answers/label_arrivals_proto.h"
@@ -71,16 +72,21 @@ absl::Status ObservationStream::OnRead(bool ok) {
 absl::Status ObservationStream::Admit(const Model& model) {
   const std::size_t bytes = QueuedBytes(request_.ByteSizeLong());
   if (Quota* const quota = context().identity->quota(); quota != nullptr) {
+    const std::uint64_t rows = RowsForQuota(request_.batch(), model.declaration()->row_shape());
+    // Others wait behind it.
+    absl::Cleanup leave = [this] { turn_.Leave(); };
+    CALIBD_RETURN_IF_ERROR(CheckRows(rows));
+    const bool waited = turn_.waits();
     const std::optional<QuotaRefusal> refusal =
-        quota->TakeBatch(RowsForQuota(request_.batch(), model.declaration()->row_shape()), bytes,
-                         pending_, Quota::Clock::now());
+        quota->TakeBatch(rows, bytes, pending_, Quota::Clock::now(), &turn_);
     if (refusal.has_value()) {
       // The request is kept from its first wait on.
-      if (alarm_ == nullptr) {
+      if (!waited) {
         CALIBD_RETURN_IF_ERROR(KeepRequest());
         parts_.access.CountDelay(refusal->kind);
       }
       AdmitLater(std::min(refusal->wait.value_or(kLongestWait), kLongestWait));
+      std::move(leave).Cancel();
       return absl::OkStatus();
     }
   }
@@ -103,16 +109,37 @@ void ObservationStream::AdmitLater(std::chrono::milliseconds wait) {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->Guard(Stage::kRoom, [&] {
+      // While the lock is held, the call cannot end, and so the writer threads exist.
+      const std::lock_guard lock(self->mutex_);
+      if (self->finished_) return absl::OkStatus();
       // The calling thread is one of gRPC.
       self->decoding_.Post([self] {
         self->Guard(Stage::kRead, [&] {
           const std::shared_ptr<Model> model = self->BatchModel(true);
-          return model != nullptr ? self->Admit(*model) : absl::OkStatus();
+          if (model != nullptr) return self->Admit(*model);
+          // The stream has ended, and others wait behind it.
+          self->turn_.Leave();
+          return absl::OkStatus();
         });
       });
       return absl::OkStatus();
     });
   });
+}
+
+absl::Status ObservationStream::CheckRows(std::uint64_t rows) const {
+  const std::int32_t most = MostRowsPerBatch();
+  if (most >= max_rows_per_batch_ || rows <= static_cast<std::uint64_t>(most)) {
+    return absl::OkStatus();
+  }
+  return MakeError(
+      absl::StatusCode::kUnavailable, "BATCH_LIMIT_CHANGED",
+      absl::StrCat("batch has ", rows, " rows, expected at most ", most,
+                   ": the quota rows_per_second of ", context().identity->name(),
+                   " has become smaller since this stream was opened with max_rows_per_batch ",
+                   max_rows_per_batch_,
+                   "; open it again, which takes the unacknowledged batches as they are, and send "
+                   "smaller new ones"));
 }
 
 absl::Status ObservationStream::KeepRequest() {
@@ -250,7 +277,8 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
     opened.mutable_feature_names()->Add(declaration->feature_names.begin(),
                                         declaration->feature_names.end());
     KindOf(*declaration).DescribeOpened(*declaration, opened);
-    opened.set_max_rows_per_batch(MostRowsPerBatch());
+    max_rows_per_batch_ = MostRowsPerBatch();
+    opened.set_max_rows_per_batch(max_rows_per_batch_);
     opened.set_max_bytes_per_batch(limits_.max_message_bytes);
     opened.set_max_batches_in_flight(limits_.max_batches_in_flight);
     queued = QueueLocked(std::move(response));

@@ -66,6 +66,9 @@ class ObservationStream final
   void AdmitLater(std::chrono::milliseconds wait);
   // The batch that was read has room now. Called on a writer thread.
   void OnRoom(IngestQueue::RoomPtr room);
+  // Errors: Unavailable if the batch has more rows than the quota of the caller permits since it
+  // has become smaller.
+  [[nodiscard]] absl::Status CheckRows(std::uint64_t rows) const;
   // Decodes the batch that was read.
   absl::Status OnBatch(const Model& model, IngestQueue::RoomPtr room);
   absl::Status OnMessage(bool ok, LogRow batch, IngestQueue::RoomPtr room);
@@ -107,6 +110,7 @@ class ObservationStream final
   bool reading_ = false;
   // While reading_ is true, only the thread that handles the batch uses them.
   std::unique_ptr<grpc::Alarm> alarm_;
+  Quota::Turn turn_;
   Quota::Part pending_;
   // Bytes that are reserved for a request that waits for room.
   std::size_t kept_bytes_ = 0;
@@ -114,6 +118,8 @@ class ObservationStream final
   std::shared_ptr<Model> model_;
   // The right to write to the model; set with it.
   std::shared_ptr<AccessControl::Held> held_;
+  // What Opened has told the client.
+  std::int32_t max_rows_per_batch_ = 0;
   // In the form of the store.
   std::string producer_id_;
   std::int64_t epoch_ = 0;

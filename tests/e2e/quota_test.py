@@ -31,6 +31,8 @@ from calibd.v1 import ingest_service_pb2 as ingest  # noqa: E402
 from calibd.v1 import model_service_pb2 as models  # noqa: E402
 
 CALL_SECONDS = 60
+# A stream lives as long as its test.
+STREAM_SECONDS = 300
 OTHERS = 50
 # The others stay far below it on an idle machine; the test prints what it measures. A busy machine is slower.
 SLOWEST_SECONDS = 20
@@ -49,7 +51,8 @@ def policy(**quotas):
         "models": "{ models = 3 }", "rows": "{ rows_per_second = 200 }", "pending": "{ pending_bytes = 1 }",
         "streams": "{ streams = 2 }", "watches": "{ watches = 2 }",
         "compute": "{ compute_seconds_per_hour = 1 }", "waiting": "{ rows_per_second = 1 }",
-        "deleting": "{ models = 2 }",
+        "deleting": "{ models = 2 }", "turns": "{ rows_per_second = 1 }",
+        "shrinking": "{ rows_per_second = 1000000 }",
     } | quotas
     return "".join([principal("root", "admin models/*"),
                     *(principal(name, f"admin models/{name}*", quota) for name, quota in kinds.items()),
@@ -94,7 +97,7 @@ class QuotaTest(unittest.TestCase):
         cls.server = cls.enterClassContext(CalibdServer(
             CALIBD, "--access-file", str(cls.file), "--audit-log", str(cls.audit)))
         cls.channel = cls.enterClassContext(grpc.insecure_channel(cls.server.grpc))
-        for name in ("rows", "pending", "streams", "watches", "compute", "waiting",
+        for name in ("rows", "pending", "streams", "watches", "compute", "waiting", "turns", "shrinking",
                      *(f"other-{i}" for i in range(OTHERS))):
             cls.call("ModelService/CreateModel", model_request(name), "root")
 
@@ -126,7 +129,7 @@ class QuotaTest(unittest.TestCase):
         return cls.start(path, request, caller).result()
 
     def open_stream(self, caller, *batches):
-        """An open stream, which then sends batches of these numbers of rows."""
+        """An open stream, which then sends batches of these numbers of rows. It waits for an event among them."""
         opened, ended = threading.Event(), threading.Event()
 
         def requests():
@@ -135,7 +138,12 @@ class QuotaTest(unittest.TestCase):
             request.open.producer_id = f"p{time.monotonic_ns()}"
             yield request
             opened.wait(CALL_SECONDS)
-            for sequence, rows in enumerate(batches, 1):
+            sequence = 0
+            for rows in batches:
+                if isinstance(rows, threading.Event):
+                    rows.wait(CALL_SECONDS)
+                    continue
+                sequence += 1
                 request = ingest.StreamObservationsRequest()
                 request.batch.sequence = sequence
                 request.batch.observations.CopyFrom(batch(caller, rows).observations)
@@ -145,11 +153,13 @@ class QuotaTest(unittest.TestCase):
             "/calibd.v1.IngestService/StreamObservations",
             request_serializer=lambda one: one.SerializeToString(),
             response_deserializer=ingest.StreamObservationsResponse.FromString)(
-                requests(), timeout=CALL_SECONDS, metadata=self.credentials(caller))
+                requests(), timeout=STREAM_SECONDS, metadata=self.credentials(caller))
         self.addCleanup(ended.set)
         self.addCleanup(opened.set)
         self.addCleanup(stream.cancel)
-        self.assertEqual(next(stream).WhichOneof("message"), "opened")
+        first = next(stream)
+        self.assertEqual(first.WhichOneof("message"), "opened")
+        stream.max_rows = first.opened.max_rows_per_batch
         opened.set()
         return stream
 
@@ -355,6 +365,53 @@ class QuotaTest(unittest.TestCase):
         self.assertGreater(time.monotonic() - begin, 2)
         self.assertGreater(self.metric("calibd_quota_delayed_total", "rows_per_second"), before)
 
+    def test_streams_wait_in_turn(self):
+        self.call("IngestService/Observe", batch("turns", 1000), "turns")
+        before = self.metric("calibd_quota_delayed_total", "rows_per_second")
+        order, readers = [], []
+        for i in range(4):
+            stream = self.open_stream("turns", 1000)
+
+            def read(i=i, stream=stream):
+                self.assertEqual(next(stream).ack.sequence, 1)
+                order.append(i)
+            readers.append(threading.Thread(target=read))
+            readers[-1].start()
+            self.assertTrue(wait_for(
+                lambda i=i: self.metric("calibd_quota_delayed_total", "rows_per_second") > before + i, CALL_SECONDS))
+        # From now on, each of them takes a second.
+        self.write(policy(turns="{ rows_per_second = 1000 }"))
+        for reader in readers:
+            reader.join()
+        self.assertEqual(order, [0, 1, 2, 3])
+
+    def test_a_smaller_quota_ends_a_stream_with_larger_batches(self):
+        shrunk = threading.Event()
+        self.addCleanup(shrunk.set)
+        stream = self.open_stream("shrinking", 2500, shrunk, 2000, 2500)
+        before = stream.max_rows
+        self.assertEqual(next(stream).ack.sequence, 1)
+        with calibd.Client(self.server.grpc, token="token_shrinking") as client:
+            with client.stream("shrinking", classes=2) as sender:
+                sender.send([[0.25, 0.75]] * 5000, [1] * 5000)
+                sender.flush()
+                self.write(policy(shrinking="{ rows_per_second = 2000 }"))
+                self.assertTrue(wait_for(
+                    lambda: self.open_stream("shrinking").max_rows == 2000, CALL_SECONDS))
+                # A new stream may send a batch of any size, such as one that it repeats.
+                self.assertEqual(next(self.open_stream("shrinking", 2500)).ack.sequence, 1)
+                shrunk.set()
+                self.assertEqual(next(stream).ack.sequence, 2)
+                with self.assertRaises(grpc.RpcError) as ended:
+                    next(stream)
+                self.assertEqual(ended.exception.code(), grpc.StatusCode.UNAVAILABLE)
+                self.assertEqual(details(ended.exception)[0], "BATCH_LIMIT_CHANGED")
+                self.assertRegex(ended.exception.details(),
+                                 rf"batch has 2500 rows, expected at most 2000: .* {before}; open it again")
+                sender.send([[0.25, 0.75]] * 5000, [1] * 5000)
+        self.assertEqual(sender.counts.accepted_rows, 10000)
+        self.assertEqual(sender.counts.reconnects, 1)
+
     def test_a_larger_quota_applies_to_a_waiting_stream(self):
         before = self.metric("calibd_quota_delayed_total", "rows_per_second")
         stream = self.open_stream("waiting", 1000, 1)
@@ -376,6 +433,29 @@ class QuotaTest(unittest.TestCase):
                     and (one["method"], one["status"]) == ("WatchCalibration", "RESOURCE_EXHAUSTED")]
         self.assertTrue(wait_for(recorded, CALL_SECONDS))
         self.assertEqual(recorded()[0]["resource"], "models/watches")
+
+
+class DrainTest(unittest.TestCase):
+    def test_waiting_streams_do_not_delay_the_end(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "access.toml"
+            file.write_text(policy(), encoding="utf-8")
+            # So long that an end without it is told from one at its end on a busy machine too.
+            server = self.enterContext(CalibdServer(CALIBD, "--access-file", str(file), "--drain-seconds", "100"))
+
+            class Calls(QuotaTest):
+                channel = self.enterContext(grpc.insecure_channel(server.grpc))
+            test = Calls("test_computations")
+            test.server = server
+            self.addCleanup(test.doCleanups)
+            test.call("ModelService/CreateModel", model_request("waiting"), "root")
+            test.call("IngestService/Observe", batch("waiting", 1000), "waiting")
+            streams = [test.open_stream("waiting", 10) for _ in range(50)]
+            self.assertTrue(wait_for(
+                lambda: test.metric("calibd_quota_delayed_total", "rows_per_second") == len(streams), CALL_SECONDS))
+            begin = time.monotonic()
+            self.assertEqual(server.stop(), 0)
+            self.assertLess(time.monotonic() - begin, 50)
 
 
 if __name__ == "__main__":

@@ -131,7 +131,6 @@ class Ledger:
             # With a key, all batches are sent, so that the server can compare them.
             self.window = SendWindow(1 if has_key else opened.next_sequence,
                                      opened.max_batches_in_flight)
-            self.max_rows = opened.max_rows_per_batch
             self.max_bytes = opened.max_bytes_per_batch - ENVELOPE_BYTES
             if self.max_bytes < 8 * opened.classes.count + ENVELOPE_BYTES:
                 raise errors.FailedPrecondition(
@@ -150,6 +149,9 @@ class Ledger:
             # With a key, the server may have batches of an earlier stream.
             self.window.reopen(min(opened.next_sequence, last) if has_key else opened.next_sequence)
             self.counts.reconnects += 1
+        # A quota may have changed. With a key, the batches stay as an earlier stream made them.
+        if self.classes is None or not has_key:
+            self.max_rows = opened.max_rows_per_batch
         self.classes = classes
 
     def _settle(self, sequence: int) -> tuple[bool, int]:

@@ -239,23 +239,49 @@ TEST_F(AccessControlTest, ASessionEndsWithItsLogoutOrItsToken) {
   EXPECT_FALSE(control->Identify({.session = second}).ok());
 }
 
+TEST_F(AccessControlTest, ASessionIsNotOfAnotherPrincipalThatGetsTheToken) {
+  const auto control = Opened(Grants("t", "\"reader models/*\""));
+  const std::string session =
+      control->BeginSession(*control->Identify({.authorization = "Bearer t"}));
+  const Identity before = *control->Identify({.session = session});
+  std::string renamed = Grants("t", "\"admin models/*\"");
+  renamed.replace(renamed.find("\"p\""), 3, "\"q\"");
+  Apply(*control, renamed);
+  EXPECT_EQ(control->Identify({.authorization = "Bearer t"})->name(), "q");
+  EXPECT_EQ(GetErrorInfo(control->Identify({.session = session}).status())->reason(),
+            "NO_CREDENTIALS");
+  EXPECT_FALSE(control->Check(before, "", "GetModel", Role::kReader, "models/m").ok());
+}
+
+TEST_F(AccessControlTest, OnlyATokenBeginsASession) {
+  const auto control =
+      Opened(Grants("t", "\"reader models/*\"") + "certificates = [\"dns:a.corp\"]\n");
+  EXPECT_EQ(control->BeginSession(*control->Identify({.certificate_names = {"dns:a.corp"}})), "");
+}
+
 TEST(PageSessionsTest, ASessionEndsAfterItsTimeAndTheOldestMakesRoom) {
   PageSessions sessions;
   const auto begin = PageSessions::Clock::now();
   const TokenHash token = HashToken("t");
-  const std::string first = sessions.Begin(token, begin).id;
-  EXPECT_EQ(sessions.Find(first, begin + PageSessions::kDuration - 1s), token);
-  EXPECT_FALSE(sessions.Find(first, begin + PageSessions::kDuration).has_value());
-  const std::string other = sessions.Begin(HashToken("u"), begin).id;
+  const auto find = [&sessions](const std::string& id, PageSessions::Clock::time_point now) {
+    return sessions.Find(HashToken(id), now);
+  };
+  const std::string first = sessions.Begin(token, "p", begin).id;
+  const auto owner = find(first, begin + PageSessions::kDuration - 1s);
+  ASSERT_TRUE(owner.has_value());
+  EXPECT_EQ(owner->token, token);
+  EXPECT_EQ(owner->principal, "p");
+  EXPECT_FALSE(find(first, begin + PageSessions::kDuration).has_value());
+  const std::string other = sessions.Begin(HashToken("u"), "p", begin).id;
   std::string last;
   for (std::size_t i = 0; i < PageSessions::kMostOfToken; ++i) {
-    const PageSessions::Begun begun = sessions.Begin(token, begin + 1s);
+    const PageSessions::Begun begun = sessions.Begin(token, "p", begin + 1s);
     EXPECT_EQ(begun.ended_another, i + 1 == PageSessions::kMostOfToken) << i;
     last = begun.id;
   }
-  EXPECT_FALSE(sessions.Find(first, begin + 1s).has_value());
-  EXPECT_TRUE(sessions.Find(last, begin + 1s).has_value());
-  EXPECT_TRUE(sessions.Find(other, begin + 1s).has_value());
+  EXPECT_FALSE(find(first, begin + 1s).has_value());
+  EXPECT_TRUE(find(last, begin + 1s).has_value());
+  EXPECT_TRUE(find(other, begin + 1s).has_value());
 }
 
 TEST_F(AccessControlTest, AnUnknownModelAndOneWithoutRightsHaveOneError) {

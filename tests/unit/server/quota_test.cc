@@ -43,7 +43,10 @@ TEST_F(QuotaTest, WithoutALimitEverythingIsTaken) {
   }
   EXPECT_TRUE(TakesBatch(1'000'000'000, start_));
   EXPECT_TRUE(TakesBatch(1'000'000'000, start_));
-  EXPECT_FALSE(quota_->CheckCompute(start_).has_value());
+  Quota::Part running;
+  Quota::Part other;
+  EXPECT_FALSE(quota_->TakeCompute(1e9, running, start_).has_value());
+  EXPECT_FALSE(quota_->TakeCompute(1e9, other, start_).has_value());
 }
 
 TEST_F(QuotaTest, APartIsReturnedOnce) {
@@ -100,17 +103,82 @@ TEST_F(QuotaTest, ABatchOfAnySizePassesAlone) {
 
 TEST_F(QuotaTest, ComputationsWaitUntilTheirTimeIsPaid) {
   Limit(QuotaKind::kComputeSecondsPerHour, 3600);
-  EXPECT_FALSE(quota_->CheckCompute(start_).has_value());
+  const auto refused = [this](Quota::Clock::time_point now) {
+    Quota::Part part;
+    return quota_->TakeCompute(1, part, now);
+  };
+  EXPECT_FALSE(refused(start_).has_value());
   quota_->SpendCompute(4000, start_);
-  const auto refusal = quota_->CheckCompute(start_);
+  const auto refusal = refused(start_);
   ASSERT_TRUE(refusal.has_value());
   EXPECT_EQ(refusal->wait, 401s);
   const auto later = start_ + 402s;
-  EXPECT_FALSE(quota_->CheckCompute(later).has_value());
+  EXPECT_FALSE(refused(later).has_value());
   // Another limit applies to what was spent.
   quota_->SpendCompute(4001, later);
   Limit(QuotaKind::kComputeSecondsPerHour, 36000);
-  EXPECT_EQ(quota_->CheckCompute(later)->wait, 400s);
+  EXPECT_EQ(refused(later)->wait, 400s);
+  // A limit that is removed for a while does not forget it.
+  quota_->SetLimits({});
+  EXPECT_FALSE(refused(later).has_value());
+  Limit(QuotaKind::kComputeSecondsPerHour, 36000);
+  EXPECT_EQ(refused(later)->wait, 400s);
+}
+
+TEST_F(QuotaTest, RunningComputationsCountWithWhatTheyMayNeed) {
+  Limit(QuotaKind::kComputeSecondsPerHour, 100);
+  Quota::Part large;
+  Quota::Part small;
+  Quota::Part other;
+  EXPECT_FALSE(quota_->TakeCompute(60, large, start_).has_value());
+  EXPECT_FALSE(quota_->TakeCompute(40, small, start_).has_value());
+  const auto refusal = quota_->TakeCompute(1, other, start_);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->used, 100U);
+  EXPECT_THAT(std::string(quota_->ErrorOf(*refusal).message()),
+              HasSubstr("of team is 100: the running tests and evaluations may need 100 s"));
+  // When it has ended, what it has taken counts.
+  quota_->SpendCompute(2, start_);
+  large = Quota::Part();
+  EXPECT_FALSE(quota_->TakeCompute(1, other, start_).has_value());
+  // One of any size may begin alone.
+  small = Quota::Part();
+  other = Quota::Part();
+  EXPECT_FALSE(quota_->TakeCompute(1e9, large, start_).has_value());
+  EXPECT_TRUE(quota_->TakeCompute(1, other, start_).has_value());
+}
+
+TEST_F(QuotaTest, BatchesThatWaitPassInTheirOrder) {
+  Limit(QuotaKind::kRowsPerSecond, 100);
+  Quota::Part parts[3];
+  Quota::Turn turns[3];
+  const auto refused = [&](std::size_t batch, Quota::Clock::time_point now) {
+    return quota_->TakeBatch(100, 1, parts[batch], now, &turns[batch]);
+  };
+  EXPECT_TRUE(TakesBatch(100, start_));
+  EXPECT_EQ(refused(0, start_)->wait, 10ms);
+  EXPECT_EQ(refused(1, start_)->wait, 1010ms);
+  EXPECT_EQ(refused(2, start_)->wait, 2010ms);
+  // The first one has not looked again.
+  const auto later = start_ + 20ms;
+  const auto refusal = refused(1, later);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->kind, QuotaKind::kRowsPerSecond);
+  EXPECT_FALSE(refused(0, later).has_value());
+  EXPECT_FALSE(turns[0].waits());
+  // One that gives up lets the next one pass.
+  turns[1].Leave();
+  EXPECT_TRUE(refused(2, later).has_value());
+  EXPECT_FALSE(refused(2, later + 1010ms).has_value());
+  // A pending batch likewise lets them wait in order.
+  Limit(QuotaKind::kPendingBytes, 1);
+  const auto end = start_ + 100s;
+  EXPECT_EQ(refused(0, end)->kind, QuotaKind::kPendingBytes);
+  EXPECT_EQ(refused(1, end)->kind, QuotaKind::kPendingBytes);
+  parts[0] = Quota::Part();
+  parts[2] = Quota::Part();
+  EXPECT_TRUE(refused(1, end).has_value());
+  EXPECT_FALSE(refused(0, end).has_value());
 }
 
 TEST_F(QuotaTest, ErrorsNameTheQuotaItsValueAndWhatToDo) {
@@ -144,7 +212,8 @@ TEST(PolicyQuotaTest, ReadsTheQuotaOfAPrincipal) {
       WithQuota("{ rows_per_second = 200000, models = 20, pending_bytes = \"64MiB\", streams = 32, "
                 "watches = 20, compute_seconds_per_hour = 600 }"));
   ASSERT_TRUE(policy.ok()) << policy.status();
-  (*policy)->Replace(nullptr);
+  Policy::Quotas quotas;
+  (*policy)->SetQuotas(quotas, Quota::Clock::now());
   const QuotaLimits expected{20, 200000, 64U << 20U, 32, 20, 600};
   for (std::size_t kind = 0; kind < expected.size(); ++kind) {
     EXPECT_EQ((*policy)->principals()[0].quota->limit(static_cast<QuotaKind>(kind)), expected[kind])
@@ -181,19 +250,43 @@ TEST(PolicyQuotaTest, ErrorsNameTheQuota) {
 
 // What is in use when the file changes stays in use.
 TEST(PolicyQuotaTest, ANewPolicyTakesOverWhatIsInUse) {
+  Policy::Quotas quotas;
+  const auto now = Quota::Clock::now();
   const auto former = *Policy::Parse(WithQuota("{ streams = 2 }"));
-  former->Replace(nullptr);
+  former->SetQuotas(quotas, now);
   Quota::Part first;
   Quota::Part second;
   EXPECT_FALSE(former->principals()[0].quota->Take(QuotaKind::kStreams, first).has_value());
   const auto next = *Policy::Parse(WithQuota("{ streams = 1 }"));
   EXPECT_FALSE(former->principals()[0].quota->Take(QuotaKind::kStreams, second).has_value());
   second = Quota::Part();
-  next->Replace(former.get());
+  next->SetQuotas(quotas, now);
   EXPECT_TRUE(next->principals()[0].quota->Take(QuotaKind::kStreams, second).has_value());
   EXPECT_TRUE(former->principals()[0].quota->Take(QuotaKind::kStreams, second).has_value());
   first = Quota::Part();
   EXPECT_FALSE(next->principals()[0].quota->Take(QuotaKind::kStreams, second).has_value());
+}
+
+TEST(PolicyQuotaTest, APrincipalThatComesBackFindsWhatItHasSpent) {
+  Policy::Quotas quotas;
+  const auto now = Quota::Clock::now();
+  const std::string with = WithQuota("{ compute_seconds_per_hour = 10 }");
+  const auto apply = [&quotas](const std::string& text, Quota::Clock::time_point at) {
+    const std::shared_ptr<Policy> policy = *Policy::Parse(text);
+    policy->SetQuotas(quotas, at);
+    return policy;
+  };
+  const auto refuses = [](const Policy& policy, Quota::Clock::time_point at) {
+    Quota::Part part;
+    return policy.principals()[0].quota->TakeCompute(1, part, at).has_value();
+  };
+  apply(with, now)->principals()[0].quota->SpendCompute(10, now);
+  apply("[[principal]]\nname = \"b\"\n", now);
+  EXPECT_TRUE(refuses(*apply(with, now + 1s), now + 1s));
+  // Once it is paid, the name is forgotten.
+  apply("[[principal]]\nname = \"b\"\n", now + 2h);
+  EXPECT_FALSE(quotas.contains("a"));
+  EXPECT_FALSE(refuses(*apply(with, now + 2h), now + 2h));
 }
 
 }  // namespace
