@@ -134,9 +134,9 @@ TEST(CalibctlEstimateTest, ExplainsWrongUse) {
   EXPECT_EQ(CalibctlRun({"estimate"}).exit_code(), 2);
   EXPECT_EQ(CalibctlRun({"estimate", "p.csv", "--model", "m"}).exit_code(), 2);
   const PredictionFiles files(DrawToEstimate(GeneratorSpec::M3(5)), 0);
-  CalibctlRun lens(EstimateArguments(files, {"--lens", "class_wise"}));
+  CalibctlRun lens(EstimateArguments(files, {"--lens", "top_k:2"}));
   EXPECT_EQ(lens.exit_code(), 1);
-  EXPECT_THAT(lens.error(), HasSubstr("lens is class_wise, expected canonical"));
+  EXPECT_THAT(lens.error(), HasSubstr("lens is top_k[2], expected canonical"));
   CalibctlRun groups({"estimate", "p.csv", "--label-column", "y", "--group-column", "shop"});
   EXPECT_EQ(groups.exit_code(), 2);
   EXPECT_THAT(groups.error(),

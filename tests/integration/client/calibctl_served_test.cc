@@ -61,7 +61,7 @@ TEST_F(CalibctlServedTest, EstimatesTheCalibrationError) {
   Send("m", files);
   nlohmann::json estimate = RunJson({"estimate", "--model", "m", "--seed", "3"});
   EXPECT_EQ(estimate.at("anyBetterThanZero"), true);
-  EXPECT_EQ(estimate.at("estimators").size(), 5);
+  EXPECT_EQ(estimate.at("estimators").size(), 6);
   EXPECT_EQ(estimate.at("estimators").at(0).at("estimator"), "FIFTEEN_BINS");
   nlohmann::json of_files = RunJson(
       {"estimate", files.predictions(), files.labels(), "--label-base", "0", "--seed", "3"});
