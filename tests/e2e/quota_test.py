@@ -34,8 +34,6 @@ CALL_SECONDS = 60
 # A stream lives as long as its test.
 STREAM_SECONDS = 300
 OTHERS = 50
-# The others stay far below it on an idle machine; the test prints what it measures. A busy machine is slower.
-SLOWEST_SECONDS = 20
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
@@ -163,6 +161,12 @@ class QuotaTest(unittest.TestCase):
         opened.set()
         return stream
 
+    def batch_limit(self, caller):
+        """The most rows of a batch that a new stream is told."""
+        stream = self.open_stream(caller)
+        stream.cancel()
+        return stream.max_rows
+
     def watch(self, caller):
         stream = self.channel.unary_stream(
             "/calibd.v1.CalibrationService/WatchCalibration",
@@ -207,8 +211,10 @@ class QuotaTest(unittest.TestCase):
         return int(re.search(rf'^{name}{{quota="{quota}"}} (\d+)$', text, re.M)[1])
 
     @contextlib.contextmanager
-    def served_others(self, what):
-        """While the block runs, 50 other principals write and read. All of their calls must succeed."""
+    def served_others(self, what, most_seconds=CALL_SECONDS):
+        """While the block runs, 50 other principals write and read. All of their calls must succeed, and
+        99 of 100 take at most so long. Sets p99.
+        """
         ended, seconds = threading.Event(), []
 
         def serve(i):
@@ -235,9 +241,17 @@ class QuotaTest(unittest.TestCase):
                 ended.set()
             done.result()
         seconds.sort()
-        p99 = seconds[len(seconds) * 99 // 100]
-        print(f"{what}: {len(seconds)} calls of others, p99 {1000 * p99:.1f} ms", file=sys.stderr)
-        self.assertLess(p99, SLOWEST_SECONDS)
+        self.p99 = seconds[len(seconds) * 99 // 100]
+        print(f"{what}: {len(seconds)} calls of others, p99 {1000 * self.p99:.1f} ms", file=sys.stderr)
+        self.assertLess(self.p99, most_seconds)
+
+    def most_seconds(self):
+        """What calls may take beside a principal at its quota: 100 ms, or on a machine that is too busy for
+        that ten times as long as without it.
+        """
+        with self.served_others("idle"):
+            time.sleep(2)
+        return max(0.1, 10 * self.p99)
 
     def greedily(self, action):
         """Calls the action all the time, on four threads, until the returned function is called."""
@@ -262,8 +276,7 @@ class QuotaTest(unittest.TestCase):
         return end
 
     def test_others_are_served_beside_each_quota(self):
-        with self.served_others("idle"):
-            time.sleep(2)
+        most_seconds = self.most_seconds()
         cases = {
             "models": ("models", 3, lambda: self.call(
                 "ModelService/CreateModel", model_request(f"models-{time.monotonic_ns()}"), "models")),
@@ -275,7 +288,7 @@ class QuotaTest(unittest.TestCase):
             "watches": ("watches", 2, lambda: self.watch("watches")),
         }
         for name, (quota, limit, action) in cases.items():
-            with self.subTest(name), self.served_others(name):
+            with self.subTest(name), self.served_others(name, most_seconds):
                 end = self.greedily(action)
                 try:
                     self.refused(action, quota, limit, delayed=name != "models")
@@ -287,7 +300,7 @@ class QuotaTest(unittest.TestCase):
 
     def test_computations(self):
         self.call("IngestService/Observe", batch("compute", 2000), "compute")
-        with self.served_others("compute"):
+        with self.served_others("compute", self.most_seconds()):
             end = self.greedily(lambda: self.run_test("compute"))
             try:
                 delay = self.refused(lambda: self.run_test("compute"), "compute_seconds_per_hour", 1)
@@ -396,8 +409,7 @@ class QuotaTest(unittest.TestCase):
                 sender.send([[0.25, 0.75]] * 5000, [1] * 5000)
                 sender.flush()
                 self.write(policy(shrinking="{ rows_per_second = 2000 }"))
-                self.assertTrue(wait_for(
-                    lambda: self.open_stream("shrinking").max_rows == 2000, CALL_SECONDS))
+                self.assertTrue(wait_for(lambda: self.batch_limit("shrinking") == 2000, CALL_SECONDS))
                 # A new stream may send a batch of any size, such as one that it repeats.
                 self.assertEqual(next(self.open_stream("shrinking", 2500)).ack.sequence, 1)
                 shrunk.set()
