@@ -131,7 +131,8 @@ absl::StatusOr<ColumnPlan> Plan(const InputOptions& options, const v1::Forecast&
     CALIBD_RETURN_IF_ERROR(RefuseMoments(source, plan));
   }
   const std::size_t width = WidthOf(forecast);
-  const bool one_more = width == 0 ? plan.values.size() > 1 : plan.values.size() == width + 1;
+  const bool one_more = width == 0 ? options.labels_needed && plan.values.size() > 1
+                                   : plan.values.size() == width + 1;
   if (one_more && plan.truths.empty() && options.labels.empty() && head.names.empty()) {
     plan.truths = {plan.values.back()};
     plan.values.pop_back();

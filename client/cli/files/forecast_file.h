@@ -19,7 +19,8 @@ namespace calibd::cli {
 // the one with the name outcome; the id that of --id-column, or the one with the name id; the time
 // that of --time-column, or the one with the name time. Without names, the columns are those of the
 // forecast, and then the outcome if there is one more. forecast: samples may have 0 draws, which
-// are then as many as the file has. Errors: as ReadTable; the values are not checked.
+// are then as many as the file has; without names, the last column is then the outcome if one is
+// needed, and a draw otherwise. Errors: as ReadTable; the values are not checked.
 [[nodiscard]] absl::StatusOr<Table> ReadForecasts(const InputOptions& options,
                                                   const v1::Forecast& forecast);
 
