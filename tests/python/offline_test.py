@@ -156,16 +156,17 @@ def test_a_map_equals_that_of_the_server_and_repairs(client, request):
 
 
 @pytest.mark.parametrize("kind", ["normal", "samples"])
-def test_forecasts_are_repaired_as_by_the_server_and_calibctl(client, request, tmp_path, kind):
+def test_forecasts_are_repaired_as_by_the_server_and_calibctl(client, tmp_path, kind):
     random = np.random.default_rng(4)
+    model = f"repaired-{kind}"
     mean = 10 * random.normal(size=2000)
     outcomes = mean + 2 * random.normal(size=2000)
     forecasts = (np.stack([mean, np.ones(2000)], axis=1) if kind == "normal"
                  else mean[:, np.newaxis] + random.normal(size=(2000, 20)))
-    client.create_model(request.node.name, forecast="normal" if kind == "normal" else 20)
-    with client.stream(request.node.name) as stream:
+    client.create_model(model, forecast="normal" if kind == "normal" else 20)
+    with client.stream(model) as stream:
         stream.send(forecasts, outcomes)
-    served = client.recalibrate(request.node.name)
+    served = client.recalibrate(model)
     local = calibd.recalibrate_forecasts(forecasts, outcomes, kind=kind)
     assert local.message.map == served.message.map
     assert local.helps and local.error_after.upper < local.error_before.lower
