@@ -10,7 +10,7 @@
 namespace calibd {
 namespace {
 
-constexpr std::size_t kRates = 32;
+constexpr std::size_t kMixtureRates = 32;
 constexpr int kMostSteps = 100;
 
 // The rates of a mixture, and psi.
@@ -33,11 +33,11 @@ struct BoundedVectors {
 template <typename Kind>
 double SolveMixture(double squares, double log_target) noexcept {
   // The logarithm of each summand is rate x + offset.
-  std::array<double, kRates> rates;
-  std::array<double, kRates> offsets;
+  std::array<double, kMixtureRates> rates;
+  std::array<double, kMixtureRates> offsets;
   double rate = Kind::kLargestRate;
   double x = std::numeric_limits<double>::infinity();
-  for (std::size_t j = 0; j < kRates; ++j, rate /= 2) {
+  for (std::size_t j = 0; j < kMixtureRates; ++j, rate /= 2) {
     const auto place = static_cast<double>(j);
     rates[j] = rate;
     offsets[j] = -std::log((place + 1) * (place + 2)) - Kind::Psi(rate) * squares;
@@ -47,10 +47,11 @@ double SolveMixture(double squares, double log_target) noexcept {
   // increasing, so Newton's steps descend to the solution without passing it.
   for (int step = 0; step < kMostSteps; ++step) {
     double most = -std::numeric_limits<double>::infinity();
-    for (std::size_t j = 0; j < kRates; ++j) most = std::max(most, rates[j] * x + offsets[j]);
+    for (std::size_t j = 0; j < kMixtureRates; ++j)
+      most = std::max(most, rates[j] * x + offsets[j]);
     double sum = 0;
     double slope = 0;
-    for (std::size_t j = 0; j < kRates; ++j) {
+    for (std::size_t j = 0; j < kMixtureRates; ++j) {
       const double summand = std::exp(rates[j] * x + offsets[j] - most);
       sum += summand;
       slope += rates[j] * summand;
