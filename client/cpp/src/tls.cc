@@ -164,12 +164,9 @@ std::string ExplainTls(std::string_view text, const TlsOptions& tls) {
            "name one (calibctl --tls-server-name, TlsOptions::server_name or "
            "CALIBD_CLIENT_TLS_SERVER_NAME)";
   }
-  if (says("wrong version number") || says("WRONG_VERSION_NUMBER")) {
-    return "it does not use TLS: leave out the CA, or check the port";
-  }
-  if (says("Socket closed")) {
-    return "it closed the connection during the handshake: if it does not use TLS, leave out the "
-           "CA";
+  // Whether the first frame of the server comes before the end of the connection is chance.
+  if (says("wrong version number") || says("WRONG_VERSION_NUMBER") || says("Socket closed")) {
+    return "it seems not to use TLS: leave out the CA, or check the port";
   }
   if (closed && tls.certificate.empty()) {
     return "it closed the connection after the handshake: it wants a certificate of the client "

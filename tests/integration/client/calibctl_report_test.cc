@@ -81,7 +81,7 @@ TEST_F(CalibctlReportTest, HasTheAnswersOfTheServer) {
   }
   EXPECT_EQ(reported, shown);
   EXPECT_EQ(data.at("evaluation").at("reliability").size(), 11);
-  EXPECT_EQ(data.at("estimate").at("estimators").size(), 5);
+  EXPECT_EQ(data.at("estimate").at("estimators").size(), 6);
   EXPECT_EQ(data.at("histories").at("MINUTE").at("buckets").size(), 1);
   EXPECT_EQ(data.at("histories").at("DAY").at("buckets").size(), 1);
   EXPECT_THAT(NamesIn(folder_.path()), ElementsAre("report.html"));
