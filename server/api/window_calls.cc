@@ -359,9 +359,11 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
     v1::Recalibration& proto = *result->mutable_recalibration();
     CALIBD_ASSIGN_OR_RETURN(proto, Advise(*model->declaration(), sample, first, change, control));
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
-    v1::GetCalibrationResponse answer;
-    DescribeCalibration(*model, *sample.snapshot, std::chrono::system_clock::now(), answer);
-    if (proto.helps()) proto.set_caution(convert::MapCaution(answer));
+    if (proto.helps()) {
+      v1::GetCalibrationResponse answer;
+      DescribeCalibration(*model, *sample.snapshot, std::chrono::system_clock::now(), answer);
+      proto.set_caution(convert::MapCaution(answer));
+    }
     auto kept = std::make_shared<v1::Recalibration>(proto);
     kept->mutable_map()->clear_scales();
     kept->mutable_map()->clear_offsets();

@@ -343,6 +343,7 @@ TEST(RepairLineTest, NoMapIsOfferedForRowsThatAreNotWhatTheySeem) {
   EXPECT_EQ(RepairLine(answer),
             "first check whether the columns of the classes, or the labels, are exchanged; a map "
             "would hide it");
+  EXPECT_EQ(MapCaution(answer), RepairLine(answer));
   EXPECT_THAT(HowBadLine(answer).text(),
               StartsWith("right in 20.0 %, less often than by chance: check whether the columns"));
   EXPECT_THAT(NextLine(answer).text(), StartsWith("check whether the columns of the classes"));

@@ -250,7 +250,7 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
     return absl::StrCat(
         name, advice.has_change() ? absl::StrCat(", ", RowsText(advice), ",") : "",
         absl::StrFormat(" would lower the %s from %.3g to %.3g%s; no ",
-                        of_numbers ? "pinball loss" : "log loss",
+                        of_numbers ? "doubled pinball loss" : "log loss",
                         of_numbers ? advice.pinball_loss_before() : advice.log_loss_before(),
                         of_numbers ? advice.pinball_loss_after() : advice.log_loss_after(),
                         of_numbers ? "" : " nats"),
@@ -265,14 +265,15 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
 }
 
 std::string MapCaution(const v1::GetCalibrationResponse& answer) {
-  if (answer.rows_are_doubtful()) return std::string(kDoubtfulText);
-  if (answer.has_forecast()) return CauseLine(answer);
+  const std::string doubt = answer.rows_are_doubtful() ? std::string(kDoubtfulText) : "";
+  if (answer.has_forecast()) return doubt.empty() ? CauseLine(answer) : doubt;
   PartsToRepair groups = FindPartsToRepair(answer);
   if (!NeedsRepair(answer.error())) {
     groups.are_the_cause = false;
-    return GroupRepairText(groups);
+    return doubt.empty() ? GroupRepairText(groups) : doubt;
   }
   if (std::string check = FirstCheckText(answer); !check.empty()) return check;
+  if (!doubt.empty()) return doubt;
   return ComeFirst(groups) ? GroupRepairText(groups) : "";
 }
 
@@ -286,20 +287,17 @@ std::string RepairLine(const v1::GetCalibrationResponse& answer) {
     const std::string cause = CauseLine(answer);
     if (!cause.empty() || !NeedsRepair(answer.error()) || StatesOneLevel(answer)) return cause;
   }
-  PartsToRepair groups = FindPartsToRepair(answer);
   if (!NeedsRepair(answer.error())) {
+    PartsToRepair groups = FindPartsToRepair(answer);
     groups.are_the_cause = false;
     return GroupRepairText(groups);
   }
   const std::string command =
       absl::StrCat("`calibctl recalibrate --model ", ShortName(answer.model()), "`");
-  if (!answer.has_forecast()) {
-    if (std::string check = FirstCheckText(answer); !check.empty()) return check;
+  if (std::string caution = MapCaution(answer); !caution.empty()) {
+    return caution == kDoubtfulText ? absl::StrCat(caution, "; then ", command, " looks for one")
+                                    : caution;
   }
-  if (answer.rows_are_doubtful()) {
-    return absl::StrCat(std::string(kDoubtfulText), "; then ", command, " looks for one");
-  }
-  if (ComeFirst(groups)) return GroupRepairText(groups);
   const v1::Recalibration& advice = answer.recalibration();
   // The error that a map from older rows promises is too small.
   if (!answer.has_recalibration() || !FitsNewestRows(advice, answer.error())) {
