@@ -301,6 +301,8 @@ void WarnOfOutcomes(const RowScreen::Counts& screen,
 
 bool HasDoubtfulEvidence(const ModelSnapshot& snapshot) {
   if (snapshot.monitor->evidence_is_doubtful) return true;
+  // The error, which costs more, only lowers their number.
+  if (snapshot.monitor->screen.Duplicates(1) == 0) return false;
   v1::CalibrationError error;
   DescribeError(*snapshot.declaration, snapshot.monitor->error, error);
   return RepeatedShare(snapshot.monitor->screen, error.since_start()) > 0;

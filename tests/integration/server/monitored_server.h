@@ -63,6 +63,17 @@ class MonitoringTest : public ::testing::Test {
 
   v1::GetCalibrationResponse Answer() { return client_->GetCalibration(kMonitoringModel); }
 
+  // The only model, as ListVerdicts describes it.
+  v1::ListVerdictsResponse::ModelVerdict Listed() {
+    v1::ListVerdictsResponse response;
+    CallContext context;
+    const grpc::Status status = client_->calibration->ListVerdicts(&context, {}, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response.models_size(), 1);
+    return response.models_size() == 1 ? response.models(0)
+                                       : v1::ListVerdictsResponse::ModelVerdict();
+  }
+
   // Sets error_limit and returns the answer after it.
   v1::GetCalibrationResponse WithLimit(double error_limit) {
     v1::UpdateModelRequest request;

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -241,6 +244,7 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
   EXPECT_THAT(answer.warnings(0),
               HasSubstr("50.0 % of the newest 1000 observations seem to repeat earlier ones"));
   EXPECT_TRUE(answer.rows_are_doubtful());
+  EXPECT_TRUE(Listed().reading().has_warning());
   // A start screens the window again.
   server_->Kill();
   Start();
@@ -265,6 +269,53 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
   EXPECT_FALSE(answer.rows_are_doubtful()) << "a map may be fitted to rounded probabilities";
   EXPECT_THAT(warning_of(1e-3), HasSubstr("have 3 decimal digits"));
   EXPECT_THAT(answer.warnings(0), HasSubstr("monitoring.tolerance = 0.002"));
+}
+
+// However much evidence there is, repeated rows do not let a model count as rejected among all.
+TEST_F(MonitoringTest, RepeatedRowsVoidTheEvidenceAmongAllModels) {
+  Create(Declared());
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 1000);
+  Send(bad, 500);
+  EXPECT_TRUE(Listed().rejected_among_all());
+  Send(bad, 500);
+  EXPECT_FALSE(Listed().rejected_among_all());
+  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::MISCALIBRATED);
+}
+
+// The warning of sorted rows stays while an alarm of them is active, also after a start.
+TEST_F(MonitoringTest, DoubtOutlivesTheAcknowledgementOfTheEvidence) {
+  Create(Declared());
+  PredictionSet sorted = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 6000);
+  std::vector<std::size_t> order(sorted.labels.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return sorted.labels[i]; });
+  PredictionSet rows;
+  rows.class_count = sorted.class_count;
+  for (const std::size_t i : order) {
+    const auto row = sorted.view().rows(i, 1);
+    rows.probabilities.insert(rows.probabilities.end(), row.probabilities.begin(),
+                              row.probabilities.end());
+    rows.labels.push_back(row.labels[0]);
+  }
+  Send(rows, 500);
+  v1::GetCalibrationResponse answer = Answer();
+  ASSERT_EQ(answer.warnings_size(), 1);
+  EXPECT_THAT(answer.warnings(0), HasSubstr("go together more than the predictions say"));
+  std::vector<std::int64_t> others;
+  std::int64_t evidence = 0;
+  for (const v1::Alarm& alarm : answer.alarms()) {
+    if (alarm.kind() == v1::Alarm::EVIDENCE) evidence = alarm.id();
+    if (alarm.kind() != v1::Alarm::EVIDENCE) others.push_back(alarm.id());
+  }
+  ASSERT_GT(evidence, 0);
+  ASSERT_FALSE(others.empty());
+  ASSERT_TRUE(Acknowledge(evidence, "").ok());
+  EXPECT_EQ(Answer().warnings_size(), 1);
+  EXPECT_EQ(server_->Terminate(), 0);
+  Start();
+  EXPECT_EQ(Answer().warnings_size(), 1);
+  for (const std::int64_t id : others) ASSERT_TRUE(Acknowledge(id, "").ok());
+  EXPECT_EQ(Answer().warnings_size(), 0);
 }
 
 TEST_F(MonitoringTest, WarnsOfClassesThatAreSentAsProbabilities) {
@@ -557,6 +608,8 @@ TEST_F(MonitoringTest, TheWarmupIsMonitoredOnceItIsComplete) {
   EXPECT_EQ(answer.watch().unavailable_reason(), "");
   EXPECT_EQ(answer.watch().observations(), 200);
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::MISCALIBRATED);
+  // Its rows are judged together: the time of the alarm is that of the last one.
+  EXPECT_EQ(answer.verdict().since_observation(), 200);
 }
 
 TEST_F(MonitoringTest, PredictionsAreMonitoredWhenTheyMature) {
