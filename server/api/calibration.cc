@@ -15,18 +15,21 @@
 namespace calibd::server {
 namespace {
 
-// Describes the current state of the alarm. Errors: NotFound.
-absl::Status FindAlarm(const Model& model, std::int64_t alarm_id, v1::Alarm& proto) {
-  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
-  const Alarm* const alarm =
-      snapshot->monitor.has_value() ? snapshot->monitor->FindAlarm(alarm_id) : nullptr;
-  if (alarm == nullptr) {
-    return MakeError(
-        absl::StatusCode::kNotFound, "ALARM_NOT_FOUND",
-        absl::StrCat(model.declaration()->name.ToString(), " has no alarm ", alarm_id));
+// An alarm and the state that it belongs to.
+struct FoundAlarm {
+  std::shared_ptr<const ModelSnapshot> snapshot;
+  const Alarm* alarm = nullptr;
+};
+
+// Errors: NotFound.
+absl::StatusOr<FoundAlarm> FindAlarm(const Model& model, std::int64_t alarm_id) {
+  FoundAlarm found{.snapshot = model.snapshot()};
+  if (found.snapshot->monitor.has_value()) {
+    found.alarm = found.snapshot->monitor->FindAlarm(alarm_id);
   }
-  DescribeAlarm(*snapshot->declaration, *alarm, proto);
-  return absl::OkStatus();
+  if (found.alarm != nullptr) return found;
+  return MakeError(absl::StatusCode::kNotFound, "ALARM_NOT_FOUND",
+                   absl::StrCat(model.declaration()->name.ToString(), " has no alarm ", alarm_id));
 }
 
 // The first observation that counts for what the alarm is about.
@@ -45,13 +48,11 @@ std::int64_t FirstCounted(const MonitorSnapshot& monitor, const Alarm& alarm) {
 // Errors: NotFound.
 absl::Status DescribeAcknowledged(Model& model, std::int64_t alarm_id, bool changed,
                                   v1::AcknowledgeAlarmResponse& response) {
-  CALIBD_RETURN_IF_ERROR(FindAlarm(model, alarm_id, *response.mutable_alarm()));
-  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
-  const Alarm* const alarm = snapshot->monitor->FindAlarm(alarm_id);
-  response.set_effect(
-      !changed || alarm == nullptr
-          ? "it had been acknowledged before, so nothing changes"
-          : convert::AcknowledgedText(response.alarm(), FirstCounted(*snapshot->monitor, *alarm)));
+  CALIBD_ASSIGN_OR_RETURN(const FoundAlarm found, FindAlarm(model, alarm_id));
+  DescribeAlarm(*found.snapshot->declaration, *found.alarm, *response.mutable_alarm());
+  const std::int64_t first =
+      changed ? FirstCounted(*found.snapshot->monitor, *found.alarm) : std::int64_t{0};
+  response.set_effect(convert::AcknowledgedText(response.alarm(), first));
   v1::ListVerdictsResponse::ModelVerdict headlines;
   DescribeListed(model, std::chrono::system_clock::now(), headlines);
   response.mutable_reading()->Swap(headlines.mutable_reading());
@@ -79,9 +80,8 @@ absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
                                    const Reply<v1::AcknowledgeAlarmResponse>& reply,
                                    NamedModel model) {
   const std::int64_t alarm_id = request.alarm_id();
-  v1::Alarm alarm;
-  CALIBD_RETURN_IF_ERROR(FindAlarm(*model, alarm_id, alarm));
-  const bool changes = !alarm.has_acknowledge_time();
+  CALIBD_ASSIGN_OR_RETURN(const FoundAlarm found, FindAlarm(*model, alarm_id));
+  const bool changes = !found.alarm->acknowledge_time.has_value();
   const auto answer = [reply, model, alarm_id, changes](const absl::Status& acknowledged) {
     reply->Answer([&](v1::AcknowledgeAlarmResponse& response) {
       return acknowledged.ok() ? DescribeAcknowledged(*model, alarm_id, changes, response)

@@ -444,6 +444,13 @@ TEST_F(CalibctlServedTest, EvaluateOfAModelEqualsThatOfItsFile) {
   EXPECT_EQ(both->exit_code(), 2);
 }
 
+TEST_F(CalibctlServedTest, RecalibrateNamesWhatItDoesWithGroups) {
+  CalibctlRun run({"recalibrate", "p.csv", "--label-column", "label", "--group-column", "region"});
+  EXPECT_EQ(run.exit_code(), 2);
+  EXPECT_THAT(run.error(), HasSubstr("one map to all rows, whatever their groups: leave the column "
+                                     "out with --drop-column region"));
+}
+
 TEST_F(CalibctlServedTest, RecalibrateFitsExportsAndAppliesAMap) {
   PredictionSet set;
   Generator::Create(GeneratorSpec::M1(5), 3)->Draw(2000, set);

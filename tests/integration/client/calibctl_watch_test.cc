@@ -180,7 +180,10 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   EXPECT_EQ(alarms->json().at("alarms").at(1).at("kind"), "DRIFT");
   const auto evidence = Run({"acknowledge", "m", "1", "--note", "recalibrated"});
   ASSERT_EQ(evidence->exit_code(), 0) << evidence->error();
-  EXPECT_THAT(evidence->output(), HasSubstr("m: alarm 1 (evidence) was acknowledged at 20"));
+  EXPECT_THAT(
+      evidence->output(),
+      AllOf(HasSubstr("m: alarm 1 (evidence) was acknowledged at 20"),
+            HasSubstr("; the evidence begins anew with row 601. Now:\nverdict   m: OVER_LIMIT")));
   EXPECT_THAT(
       RunToEnd({"show", "m"}),
       AllOf(::testing::StartsWith("verdict   m: OVER_LIMIT since 20"), HasSubstr("), DRIFTED\n")));
@@ -188,6 +191,7 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   const auto again = Run({"acknowledge", "m", "1", "--note", "no", "--output", "json"});
   ASSERT_EQ(again->exit_code(), 0) << again->error();
   EXPECT_EQ(again->json().at("alarm").at("note"), "recalibrated");
+  EXPECT_THAT(std::string(again->json().at("effect")), HasSubstr("acknowledged before"));
   EXPECT_THAT(RunToEnd({"acknowledge", "m", "2"}),
               HasSubstr("alarm 2 (drift) was acknowledged at 20"));
   EXPECT_THAT(RunToEnd({"acknowledge", "m", "3"}),

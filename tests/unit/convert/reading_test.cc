@@ -503,6 +503,7 @@ TEST(NextLineTest, SaysUntilWhenRowsWait) {
 
 TEST(AcknowledgedTextTest, SaysWhatBeginsAnew) {
   v1::Alarm alarm;
+  EXPECT_EQ(AcknowledgedText(alarm, 0), "it had been acknowledged before, so nothing changes");
   alarm.set_observation(5000);
   alarm.set_kind(v1::Alarm::DRIFT);
   EXPECT_EQ(AcknowledgedText(alarm, 1),

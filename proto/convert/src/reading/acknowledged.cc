@@ -7,6 +7,7 @@
 namespace calibd::convert {
 
 std::string AcknowledgedText(const v1::Alarm& alarm, std::int64_t first_observation) {
+  if (first_observation == 0) return "it had been acknowledged before, so nothing changes";
   if (alarm.kind() == v1::Alarm::DRIFT) {
     return "the drift detectors begin anew, and the evidence continues";
   }

@@ -77,7 +77,7 @@ void CompareEvents(v1::CalibrationError& error);
 // does.
 [[nodiscard]] std::string DependenceText(std::int64_t row, std::string_view in_order);
 // What the acknowledgement of an alarm did, as a part of a sentence. first_observation: of the rows
-// that count, after it, for what the alarm was about; not used for DRIFT.
+// that count, after it, for what the alarm was about; 0 if it had been acknowledged before.
 [[nodiscard]] std::string AcknowledgedText(const v1::Alarm& alarm, std::int64_t first_observation);
 [[nodiscard]] v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer);
 
