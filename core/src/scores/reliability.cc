@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -45,25 +46,55 @@ std::size_t CubeRootAbove(std::size_t n) {
   return k;
 }
 
-// Returns the groups of distinct predictions at which the band is computed.
-std::vector<std::size_t> BandGroups(std::size_t groups, std::size_t points) {
-  points = std::min(points, groups);
+// Returns the indices, of `count`, at which the band is computed.
+std::vector<std::size_t> BandIndices(std::size_t count, std::size_t points) {
+  points = std::min(points, count);
   std::vector<std::size_t> picked;
   picked.reserve(points);
   for (std::size_t t = 0; t < points; ++t) {
-    picked.push_back(points == 1 ? 0 : t * (groups - 1) / (points - 1));
+    picked.push_back(points == 1 ? 0 : t * (count - 1) / (points - 1));
   }
   return picked;
 }
 
-// Simulates the number of events in each group, with labels drawn from the predictions.
-std::vector<double> DrawSuccesses(const SortedPredictions& sorted, Rng& rng) {
-  std::vector<double> successes(sorted.counts.size());
-  for (std::size_t g = 0; g < successes.size(); ++g) {
-    const auto trials = static_cast<std::size_t>(sorted.counts[g]);
-    for (std::size_t trial = 0; trial < trials; ++trial) {
-      if (rng.Uniform() < sorted.probabilities[g]) successes[g] += 1;
+// Consecutive groups of distinct predictions that a replicate fits as one, so that its regression
+// does not cost time for every row. With at most kMaxUnits groups each is a unit. A unit of more
+// groups has about n / kMaxUnits rows, where a block of the regression has of the order of n^(2/3)
+// rows.
+struct BandUnits {
+  static constexpr std::size_t kMaxUnits = 16384;
+
+  // The end of each unit, among the groups.
+  std::vector<std::size_t> ends;
+  std::vector<double> counts;
+
+  explicit BandUnits(const SortedPredictions& sorted) {
+    const std::size_t groups = sorted.counts.size();
+    const std::size_t per_unit = (groups + kMaxUnits - 1) / kMaxUnits;
+    for (std::size_t begin = 0; begin < groups; begin += per_unit) {
+      const std::size_t end = std::min(groups, begin + per_unit);
+      ends.push_back(end);
+      counts.push_back(std::accumulate(sorted.counts.begin() + static_cast<std::ptrdiff_t>(begin),
+                                       sorted.counts.begin() + static_cast<std::ptrdiff_t>(end),
+                                       0.0));
     }
+  }
+};
+
+// Simulates the number of events in each unit, with labels drawn from the predictions.
+std::vector<double> DrawSuccesses(const SortedPredictions& sorted, const BandUnits& units,
+                                  Rng& rng) {
+  std::vector<double> successes(units.ends.size());
+  std::size_t g = 0;
+  for (std::size_t u = 0; u < successes.size(); ++u) {
+    std::size_t events = 0;
+    for (; g < units.ends[u]; ++g) {
+      const auto trials = static_cast<std::size_t>(sorted.counts[g]);
+      for (std::size_t trial = 0; trial < trials; ++trial) {
+        events += static_cast<std::size_t>(rng.Uniform() < sorted.probabilities[g]);
+      }
+    }
+    successes[u] = static_cast<double>(events);
   }
   return successes;
 }
@@ -71,15 +102,15 @@ std::vector<double> DrawSuccesses(const SortedPredictions& sorted, Rng& rng) {
 absl::StatusOr<std::vector<BandPoint>> ConsistencyBand(const SortedPredictions& sorted,
                                                        const CorpReliabilityOptions& options,
                                                        const RunControl& control) {
-  const std::vector<std::size_t> picked =
-      BandGroups(sorted.probabilities.size(), options.band_points);
+  const BandUnits units(sorted);
+  const std::vector<std::size_t> picked = BandIndices(units.ends.size(), options.band_points);
   const auto replicates = static_cast<std::size_t>(options.replicates);
   // One row per point, so that its values can be ranked.
   std::vector<double> values(picked.size() * replicates);
   const absl::Status status = RunReplicates(replicates, control, [&](std::size_t r) {
     Rng rng(options.seed, r);
     std::vector<IsotonicBlock> blocks;
-    FitIsotonic(sorted.counts, DrawSuccesses(sorted, rng), blocks);
+    FitIsotonic(units.counts, DrawSuccesses(sorted, units, rng), blocks);
     auto block = blocks.cbegin();
     for (std::size_t t = 0; t < picked.size(); ++t) {
       while (block->end <= picked[t]) ++block;
@@ -95,7 +126,9 @@ absl::StatusOr<std::vector<BandPoint>> ConsistencyBand(const SortedPredictions& 
   for (std::size_t t = 0; t < picked.size(); ++t) {
     const auto first = values.begin() + static_cast<std::ptrdiff_t>(t * replicates);
     std::sort(first, first + static_cast<std::ptrdiff_t>(replicates));
-    band.push_back({sorted.probabilities[picked[t]],
+    // The first unit is placed at the least prediction, and the others at their largest one.
+    const std::size_t at = picked[t] == 0 ? 0 : units.ends[picked[t]] - 1;
+    band.push_back({sorted.probabilities[at],
                     {values[t * replicates + rank - 1], values[(t + 1) * replicates - rank]}});
   }
   return band;
