@@ -139,15 +139,18 @@ absl::StatusOr<CorpDecomposition> DecomposeCorp(const BinaryPredictions& predict
 absl::StatusOr<CorpDecomposition> DecomposeCorpClassWise(const PredictionBatch& batch,
                                                          const RunControl& control) {
   if (batch.size() < 1) return absl::FailedPreconditionError(kNoObservations);
+  std::vector<absl::StatusOr<CorpDecomposition>> classes(batch.class_count);
+  RunLoop(control.parallel_for, batch.class_count, [&](std::size_t k) {
+    const absl::Status status = control.CheckCancelled();
+    classes[k] = status.ok() ? DecomposeCorp(*ClassPredictions(batch, k)) : status;
+  });
   CorpDecomposition sum;
-  for (std::size_t k = 0; k < batch.class_count; ++k) {
-    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
-    CALIBD_ASSIGN_OR_RETURN(const BinaryPredictions predictions, ClassPredictions(batch, k));
-    CALIBD_ASSIGN_OR_RETURN(const CorpDecomposition terms, DecomposeCorp(predictions));
-    sum.score += terms.score;
-    sum.miscalibration += terms.miscalibration;
-    sum.discrimination += terms.discrimination;
-    sum.uncertainty += terms.uncertainty;
+  for (const absl::StatusOr<CorpDecomposition>& terms : classes) {
+    CALIBD_RETURN_IF_ERROR(terms.status());
+    sum.score += terms->score;
+    sum.miscalibration += terms->miscalibration;
+    sum.discrimination += terms->discrimination;
+    sum.uncertainty += terms->uncertainty;
   }
   return sum;
 }
