@@ -99,17 +99,16 @@ absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
   proto.set_class_1_name(convert::Class1Name(options.class_names));
   for (v1::LensEvaluation& lens : *proto.mutable_lenses()) {
     if (lens.has_result()) {
-      DescribeInput(batch, options.threads, *lens.mutable_result()->mutable_provenance());
+      v1::Provenance& provenance = *lens.mutable_result()->mutable_provenance();
+      DescribeInput(batch, options.threads, provenance);
+      provenance.set_observations(proto.tested_observations());
     }
   }
   if (!options.features.empty() && evaluation_options.replicates > 0) {
     CALIBD_ASSIGN_OR_RETURN(
         *proto.mutable_individual(),
-        convert::ToProto(TestIndividual(batch, options.features, options.feature_count,
-                                        {.replicates = evaluation_options.replicates,
-                                         .seed = evaluation_options.seed,
-                                         .null = NullHypothesis::kForecast},
-                                        control.WithoutProgress())));
+        convert::ToProto(EvaluateIndividual(batch, options.features, options.feature_count,
+                                            evaluation_options, control.WithoutProgress())));
   }
   if (!options.groups.empty()) {
     CALIBD_RETURN_IF_ERROR(

@@ -283,9 +283,11 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
           std::max(cost.memory_bytes, GroupEvaluationMemory(n, class_count, threads));
     }
     if (features > 0 && options.replicates > 0) {
+      const std::size_t tested = std::min(n, options.test_rows);
       cost.memory_bytes =
-          std::max(cost.memory_bytes, IndividualTestMemory(n, class_count, features, threads));
-      cost.operations += IndividualTestOperations(n, class_count, features, options.replicates);
+          std::max(cost.memory_bytes, IndividualTestMemory(tested, class_count, features, threads));
+      cost.operations +=
+          IndividualTestOperations(tested, class_count, features, options.replicates);
     }
     return cost;
   };
@@ -306,18 +308,18 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
     convert::NameActions(actions, proto);
     for (int i = 0; i < proto.lenses_size(); ++i) {
       if (proto.lenses(i).has_result()) {
+        v1::Provenance& provenance =
+            *proto.mutable_lenses(i)->mutable_result()->mutable_provenance();
         Describe(*model, sample, threads, options.lenses[static_cast<std::size_t>(i)].lens,
-                 *proto.mutable_lenses(i)->mutable_result()->mutable_provenance());
+                 provenance);
+        provenance.set_observations(proto.tested_observations());
       }
     }
     if (features > 0 && options.replicates > 0) {
       CALIBD_ASSIGN_OR_RETURN(
           *proto.mutable_individual(),
-          convert::ToProto(TestIndividual(sample.rows.view().classes(), sample.features, features,
-                                          {.replicates = options.replicates,
-                                           .seed = options.seed,
-                                           .null = NullHypothesis::kForecast},
-                                          control.WithoutProgress())));
+          convert::ToProto(EvaluateIndividual(sample.rows.view().classes(), sample.features,
+                                              features, options, control.WithoutProgress())));
     }
     const convert::EvaluationCriteria criteria{.error_limit =
                                                    model->declaration()->monitoring.error_limit};

@@ -74,6 +74,18 @@ def test_an_evaluation_equals_that_of_calibctl(tmp_path):
         lens["result"]["pValue"] for lens in printed["lenses"]]
 
 
+def test_many_rows_are_measured_and_some_are_tested():
+    p, y = over_confident(600)
+    all_rows = calibd.evaluate(p, y, seed=7, replicates=99)
+    some = calibd.evaluate(p, y, seed=7, replicates=99, test_rows=200)
+    assert (some.message.observations, some.message.tested_observations) == (600, 200)
+    assert some.message.error == all_rows.message.error
+    assert some.message.lenses[0].result.provenance.observations == 200
+    assert "tested with 200 of the 600 rows, drawn at random" in " ".join(str(some).split())
+    with pytest.raises(calibd.InvalidArgument, match="test_rows is 1, expected at least 2"):
+        calibd.evaluate(p, y, test_rows=1)
+
+
 def test_scores_frames_and_names_are_the_same_predictions():
     p, y = calibrated(300, 2)
     names = np.array(["no", "yes"])

@@ -45,6 +45,7 @@ struct EvaluateOptions {
   // Empty: chosen by the server.
   std::vector<std::string> binned_errors;
   std::optional<std::int32_t> replicates;
+  std::int32_t test_rows = static_cast<std::int32_t>(kDefaultTestRows);
   NullHypothesis null = NullHypothesis::kForecast;
   std::int32_t consistency_replicates = 999;
   std::int32_t cme_test_locations = 10;
@@ -80,6 +81,7 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
     *request.add_binned_errors() = spec;
   }
   request.set_replicates(Replicates(options));
+  request.set_test_rows(options.test_rows);
   request.set_null(convert::ToProto(options.null));
   if (options.seed.has_value()) request.set_seed(*options.seed);
   if (options.float32) request.set_precision(v1::Provenance::FLOAT32);
@@ -202,7 +204,7 @@ void TellDurationOf(const PredictionBatch& batch, const offline::OfflineOptions&
                       return SecondsOf(
                           [&] { return EvaluateOffline(batch.rows(0, rows), part, control).ok(); });
                     }},
-               "send them to a server (calibctl send)");
+               "fewer --test-rows or --replicates");
 }
 
 absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOptions& options,
@@ -308,6 +310,14 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
                    "999")
       ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
   AddNullOption(*command, options->null);
+  command
+      ->add_option(
+          "--test-rows", options->test_rows,
+          "number of rows that the estimates and tests of lenses and the other simulated tests "
+          "use. If there are more, they are drawn at random with --seed. The error with its "
+          "interval, the scores, the diagrams, the block estimates and the groups use all rows; "
+          "default 10000")
+      ->check(CLI::Range(2, 1000000000));
   command
       ->add_option("--consistency-replicates", options->consistency_replicates,
                    "replicates of consistency resampling with the first binned error, 99..100000, "

@@ -250,15 +250,25 @@ std::string DescribeReliability(const v1::Reliability& reliability,
                          100 * reliability.band_level(), FormatTable(rows));
 }
 
+// Which numbers are of which rows; empty if all are of all rows.
+std::string DescribeTestedRows(const v1::Evaluation& evaluation) {
+  if (evaluation.tested_observations() == evaluation.observations()) return "";
+  return absl::StrFormat(
+      "The estimates and tests of lenses, the tests of binned errors, decisions and similar cases "
+      "use "
+      "these %d rows. All else uses all %d rows. --test-rows sets the number.\n",
+      evaluation.tested_observations(), evaluation.observations());
+}
+
 }  // namespace
 
 std::string DescribeEvaluation(const v1::Evaluation& evaluation) {
   const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
   std::string text = absl::StrCat(
-      DescribeReading("", evaluation.reading()), DescribeProvenance(canonical.provenance()), "\n",
-      DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",
-      DescribeEstimates(evaluation.estimates()), DescribeGroups(evaluation),
-      DescribeClasses(evaluation), "\n", DescribeScores(evaluation),
+      DescribeReading("", evaluation.reading()), DescribeProvenance(canonical.provenance()),
+      DescribeTestedRows(evaluation), "\n", DescribeLenses(evaluation), "\n",
+      DescribeQuadratic(canonical), "\n", DescribeEstimates(evaluation.estimates()),
+      DescribeGroups(evaluation), DescribeClasses(evaluation), "\n", DescribeScores(evaluation),
       DescribeBinnedErrors(evaluation), DescribeOtherTests(evaluation),
       DescribeDecision(evaluation), DescribeIndividual(evaluation));
   for (const v1::Reliability& reliability : evaluation.reliability()) {

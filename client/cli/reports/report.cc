@@ -33,17 +33,18 @@ std::string KernelText(const v1::Kernel& kernel) {
   return absl::StrCat("exponential kernel over ", DistanceText(kernel.exponential().distance()));
 }
 
-std::string RuleText(const v1::BandwidthRule& rule) {
+// which: of the predictions that decided the bandwidth.
+std::string RuleText(const v1::BandwidthRule& rule, const char* which = "the first") {
   switch (rule.rule_case()) {
     case v1::BandwidthRule::kFixed:
       return "given";
     case v1::BandwidthRule::kMedianOffDiagonal:
-      return absl::StrCat("median of different pairs over the first ",
+      return absl::StrCat("median of different pairs over ", which, " ",
                           rule.median_off_diagonal().warmup(), " predictions");
     case v1::BandwidthRule::kMeanTotalVariation:
       return "mean total variation of Dirichlet predictions";
     default:
-      return absl::StrCat("median over the first ", rule.median().warmup(), " predictions");
+      return absl::StrCat("median over ", which, " ", rule.median().warmup(), " predictions");
   }
 }
 
@@ -251,14 +252,17 @@ std::string DescribeProvenance(const v1::Provenance& provenance) {
                            provenance.first_observation(), provenance.last_observation(),
                            provenance.lens());
   }
+  const bool is_drawn = provenance.observations() <
+                        provenance.last_observation() - provenance.first_observation() + 1;
   std::string text =
-      absl::StrFormat("%s (numbers %d to %d) of %d classes, lens %s, %s",
+      absl::StrFormat("%s (%snumbers %d to %d) of %d classes, lens %s, %s",
                       convert::CountText(provenance.observations(), "observation"),
-                      provenance.first_observation(), provenance.last_observation(),
-                      provenance.class_count(), provenance.lens(), KernelText(provenance.kernel()));
+                      is_drawn ? "drawn at random from " : "", provenance.first_observation(),
+                      provenance.last_observation(), provenance.class_count(), provenance.lens(),
+                      KernelText(provenance.kernel()));
   if (provenance.has_bandwidth()) {
     absl::StrAppendFormat(&text, ", bandwidth %s (%s)", Number(provenance.bandwidth()),
-                          RuleText(provenance.bandwidth_rule()));
+                          RuleText(provenance.bandwidth_rule(), is_drawn ? "these" : "the first"));
   }
   if (!provenance.universal_kernel()) text += ", not universal";
   if (provenance.precision() == v1::Provenance::FLOAT32) text += ", in float32";

@@ -44,7 +44,8 @@ class Computations:
 
     def evaluate(self, model: str, *, lenses: Sequence[Lens] = (), null: Null | None = None,
                  replicates: int | None = None, consistency_replicates: int | None = None,
-                 seed: int | None = None, window: int = 0, local_features: Sequence[str] = (),
+                 test_rows: int = 0, seed: int | None = None, window: int = 0,
+                 local_features: Sequence[str] = (),
                  reliability_classes: Sequence[int] | None = None,
                  settings: service.EvaluateRequest | None = None,
                  on_progress: OnProgress | None = None,
@@ -53,6 +54,8 @@ class Computations:
 
         replicates: of the tests of the lenses, or of forecasts; 0: none. consistency_replicates: of
         the test of the first binned error of a model of classes; None: 999; 0: no test.
+        test_rows: the number of rows that the tests and the estimates over pairs use, drawn at random
+        if the window has more; 0: 10000.
         reliability_classes: classes that get a diagram besides the top label; None: for two classes,
         class 1. local_features: some of the features of a model that forecasts a number; says where
         it is wrong by these alone. settings: all further fields of the request.
@@ -68,8 +71,8 @@ class Computations:
             reliability_classes = [POSITIVE_CLASS]
         request.MergeFrom(message(
             service.EvaluateRequest, model=name, replicates=replicates,
-            consistency_replicates=consistency_replicates, seed=seed, window=window,
-            null=choose("null", null, choices.NULLS), lenses=choices.lenses(lenses),
+            consistency_replicates=consistency_replicates, test_rows=test_rows, seed=seed,
+            window=window, null=choose("null", null, choices.NULLS), lenses=choices.lenses(lenses),
             reliability_classes=reliability_classes, local_features=local_features))
         if declared_model.HasField("classes") and not request.reliability_only:
             # calibctl evaluate has these two tests by default.

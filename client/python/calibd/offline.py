@@ -255,6 +255,7 @@ def _features(features: Any, rows: int) -> tuple[Floats, list[str]]:
 def evaluate(p: Any, y: Any, *, classes: int | ClassNames | None = None,
              error_limit: float = _ERROR_LIMIT, groups: Any = None, features: Any = None,
              lenses: Sequence[Lens] = (), null: Null | None = None, replicates: int | None = None,
+             test_rows: int = 0,
              consistency_replicates: int = choices.CONSISTENCY_REPLICATES, seed: int | None = None,
              bandwidth: float | None = None, reliability_classes: Sequence[int] | None = None,
              significance_level: float = _SIGNIFICANCE_LEVEL, predictions_follow_labels: bool = False,
@@ -272,6 +273,8 @@ def evaluate(p: Any, y: Any, *, classes: int | ClassNames | None = None,
     groups: a name for each row: there is an answer for each group.
     features: n x d numbers that are known of each case: tests whether similar cases are calibrated.
     replicates: of the tests of the lenses; 0: no such tests.
+    test_rows: the number of rows that the tests and the estimates over pairs use. If there are more,
+      they are drawn at random with the seed; the error and its interval use all rows. 0: 10000.
     consistency_replicates: of the test of the first binned error by resampling; 0: no test.
     bandwidth: of the kernel of the tests; by default the median distance of the predictions. A server
       chooses it from the first 500 of a model.
@@ -284,10 +287,10 @@ def evaluate(p: Any, y: Any, *, classes: int | ClassNames | None = None,
     if reliability_classes is None and rows.classes.size == 2:
         reliability_classes = [POSITIVE_CLASS]
     request = message(
-        service.EvaluateRequest, lenses=choices.lenses(lenses), replicates=replicates, seed=_seed(seed),
-        null=choose("null", null, choices.NULLS), reliability_classes=reliability_classes,
-        consistency_replicates=consistency_replicates, cme_test_locations=choices.CME_LOCATIONS,
-        predictions_follow_labels=predictions_follow_labels)
+        service.EvaluateRequest, lenses=choices.lenses(lenses), replicates=replicates,
+        test_rows=test_rows, seed=_seed(seed), null=choose("null", null, choices.NULLS),
+        reliability_classes=reliability_classes, consistency_replicates=consistency_replicates,
+        cme_test_locations=choices.CME_LOCATIONS, predictions_follow_labels=predictions_follow_labels)
     if settings is not None:
         expect("settings", settings, service.EvaluateRequest, "a message EvaluateRequest")
         request.MergeFrom(settings)

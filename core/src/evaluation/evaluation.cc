@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <utility>
 #include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/rng.h"
 #include "calibd/core/binary_predictions.h"
 #include "calibd/core/labelled_rows.h"
 #include "calibd/core/running_reliability.h"
@@ -44,8 +47,13 @@ double DecisionOperations(double n, double m, const EvaluationOptions& options) 
   return (1.0 + options.replicates) * (n * losses + actions * actions);
 }
 
-bool Simulates(const EvaluationOptions& options) {
-  return options.null == NullHypothesis::kForecast && options.replicates > 0;
+std::size_t TestedRows(std::size_t n, const EvaluationOptions& options) {
+  return options.test_rows == 0 ? n : std::min(n, options.test_rows);
+}
+
+bool SimulatesBlocks(std::size_t n, const EvaluationOptions& options) {
+  return options.null == NullHypothesis::kForecast && options.replicates > 0 &&
+         TestedRows(n, options) == n;
 }
 
 double CmeOperations(double n, double m, const EvaluationOptions& options) {
@@ -192,14 +200,39 @@ absl::Status EvaluateScores(const PredictionBatch& batch, const EvaluationOption
   return absl::OkStatus();
 }
 
-absl::Status EvaluateBinnedError(const PredictionBatch& batch, const BinnedErrorSpec& spec,
-                                 Evaluation& evaluation) {
-  Evaluation::OneBinnedError& out = evaluation.binned_errors.emplace_back();
-  out.spec = spec;
+absl::StatusOr<Evaluation::OneBinnedError> EvaluateBinnedError(const PredictionBatch& batch,
+                                                               const BinnedErrorSpec& spec) {
+  Evaluation::OneBinnedError out{.spec = spec, .error = {}, .classes = {}};
   CALIBD_ASSIGN_OR_RETURN(out.error, EstimateBinnedError(batch, spec));
   const auto* const class_wise = std::get_if<ClassWiseBins>(&spec);
   if (class_wise != nullptr && batch.class_count <= kMaxReportedClasses) {
     CALIBD_ASSIGN_OR_RETURN(out.classes, EstimateClassWiseError(batch, *class_wise));
+  }
+  return out;
+}
+
+// The errors of different bins are computed at the same time.
+absl::Status EvaluateBinnedErrors(const PredictionBatch& batch, const EvaluationOptions& options,
+                                  Stages& stages, Evaluation& evaluation) {
+  const auto size = static_cast<double>(batch.size());
+  const auto m = static_cast<double>(batch.class_count);
+  std::vector<BinnedErrorSpec> specs;
+  double operations = 0;
+  for (const BinnedErrorSpec& spec : options.binned_errors) {
+    // With too few observations, median-variance bins do not exist.
+    const auto* const bins = std::get_if<MedianVarianceBins>(&spec);
+    if (bins != nullptr && batch.size() < bins->min_size) continue;
+    specs.push_back(spec);
+    operations += BinnedOperations(size, m, spec);
+  }
+  CALIBD_ASSIGN_OR_RETURN(const RunControl stage,
+                          stages.Begin("binned errors", kBinSeconds * operations));
+  std::vector<absl::StatusOr<Evaluation::OneBinnedError>> errors(specs.size());
+  RunLoop(stage.parallel_for, specs.size(),
+          [&](std::size_t s) { errors[s] = EvaluateBinnedError(batch, specs[s]); });
+  for (absl::StatusOr<Evaluation::OneBinnedError>& error : errors) {
+    CALIBD_RETURN_IF_ERROR(error.status());
+    evaluation.binned_errors.push_back(*std::move(error));
   }
   return absl::OkStatus();
 }
@@ -239,6 +272,19 @@ absl::Status EvaluateDiagrams(const PredictionBatch& batch, const EvaluationOpti
                             EvaluateReliability(predictions, class_index, options, stage));
   }
   return absl::OkStatus();
+}
+
+PredictionSet RowsOf(const PredictionBatch& batch, std::span<const std::size_t> rows) {
+  PredictionSet set;
+  set.class_count = batch.class_count;
+  set.probabilities.reserve(rows.size() * batch.class_count);
+  set.labels.reserve(rows.size());
+  for (const std::size_t i : rows) {
+    const std::span<const double> row = batch.row(i);
+    set.probabilities.insert(set.probabilities.end(), row.begin(), row.end());
+    set.labels.push_back(batch.labels[i]);
+  }
+  return set;
 }
 
 absl::StatusOr<CmeTestResult> RunCmeTest(const PredictionBatch& batch, const Lens& lens,
@@ -309,6 +355,9 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
           "block_sizes holds ", block_size, ", expected ", kMinBlockSize, "..", kMaxBlockSize));
     }
   }
+  if (options.test_rows == 1) {
+    return absl::InvalidArgumentError("test_rows is 1, expected at least 2, or 0 for the default");
+  }
   CALIBD_RETURN_IF_ERROR(CheckReplicates("replicates", options.replicates));
   CALIBD_RETURN_IF_ERROR(CheckReplicates("consistency_replicates", options.consistency_replicates));
   for (std::size_t i = 0; i < options.binned_errors.size(); ++i) {
@@ -349,6 +398,26 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
   return absl::OkStatus();
 }
 
+std::vector<std::size_t> DrawTestRows(std::size_t n, std::size_t test_rows, std::uint64_t seed) {
+  std::vector<std::size_t> rows;
+  if (test_rows == 0 || test_rows >= n) {
+    rows.resize(n);
+    std::iota(rows.begin(), rows.end(), std::size_t{0});
+    return rows;
+  }
+  rows.reserve(test_rows);
+  // A stream of its own: replicates have small numbers.
+  constexpr std::uint64_t kStream = 0x726F7773;
+  Rng rng(seed, kStream);
+  // Selection sampling (Fan, Muller & Rezucha, JASA 57, 1962): a row is drawn with the probability
+  // that makes the expected number of the rest right.
+  for (std::size_t i = 0; rows.size() < test_rows; ++i) {
+    const auto left = static_cast<double>(n - i);
+    if (rng.Uniform() * left < static_cast<double>(test_rows - rows.size())) rows.push_back(i);
+  }
+  return rows;
+}
+
 absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const EvaluationOptions& options,
                                     const RunControl& control,
                                     const std::function<void(const std::string&)>& on_stage) {
@@ -359,18 +428,23 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
   Stages stages(control, EvaluationSeconds(n, batch.class_count, options), on_stage);
   Evaluation evaluation;
   evaluation.n = n;
+  evaluation.tested = TestedRows(n, options);
   if (options.reliability_only) {
     CALIBD_RETURN_IF_ERROR(EvaluateDiagrams(batch, options, stages, evaluation));
     if (control.progress) control.progress(1);
     return evaluation;
   }
-  CALIBD_RETURN_IF_ERROR(EvaluateLenses(batch, options, stages, evaluation));
+  const bool tests_all = evaluation.tested == n;
+  const PredictionSet drawn =
+      tests_all ? PredictionSet() : RowsOf(batch, DrawTestRows(n, options.test_rows, options.seed));
+  const PredictionBatch tested = tests_all ? batch : drawn.view();
+  CALIBD_RETURN_IF_ERROR(EvaluateLenses(tested, options, stages, evaluation));
 
   CALIBD_ASSIGN_OR_RETURN(
       RunControl stage,
       stages.Begin("blocks", kBlockSeconds * BlockOperations(size, batch.class_count, options)));
   CALIBD_RETURN_IF_ERROR(EvaluateBlocks(batch, options, stage, evaluation));
-  if (Simulates(options)) {
+  if (SimulatesBlocks(n, options)) {
     CALIBD_ASSIGN_OR_RETURN(
         stage, stages.Begin("block tests", kBlockSeconds * options.replicates *
                                                BlockOperations(size, batch.class_count, options)));
@@ -381,27 +455,21 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
       stage, stages.Begin("scores", kBinSeconds * BinnedOperations(size, m, MedianVarianceBins{})));
   CALIBD_RETURN_IF_ERROR(EvaluateScores(batch, options, stage, evaluation));
 
-  for (const BinnedErrorSpec& spec : options.binned_errors) {
-    // With too few observations, median-variance bins do not exist.
-    const auto* const bins = std::get_if<MedianVarianceBins>(&spec);
-    if (bins != nullptr && n < bins->min_size) continue;
-    CALIBD_ASSIGN_OR_RETURN(
-        stage, stages.Begin("binned errors", kBinSeconds * BinnedOperations(size, m, spec)));
-    CALIBD_RETURN_IF_ERROR(EvaluateBinnedError(batch, spec, evaluation));
-  }
+  CALIBD_RETURN_IF_ERROR(EvaluateBinnedErrors(batch, options, stages, evaluation));
 
   CALIBD_RETURN_IF_ERROR(EvaluateDiagrams(batch, options, stages, evaluation));
 
+  const auto tested_size = static_cast<double>(tested.size());
   const auto* const splits = options.binned_errors.empty()
                                  ? nullptr
                                  : std::get_if<MedianVarianceBins>(&options.binned_errors.front());
-  const bool first_exists = splits == nullptr || n >= splits->min_size;
+  const bool first_exists = splits == nullptr || tested.size() >= splits->min_size;
   if (options.consistency_replicates != 0 && first_exists) {
     const BinnedErrorSpec& spec = options.binned_errors.front();
     CALIBD_ASSIGN_OR_RETURN(
-        stage, stages.Begin("consistency resampling", ConsistencySeconds(size, m, options)));
+        stage, stages.Begin("consistency resampling", ConsistencySeconds(tested_size, m, options)));
     CALIBD_ASSIGN_OR_RETURN(evaluation.consistency,
-                            ConsistencyTest(batch, spec,
+                            ConsistencyTest(tested, spec,
                                             {.replicates = options.consistency_replicates,
                                              .seed = options.seed,
                                              .null = options.null},
@@ -410,8 +478,9 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
 
   if (!options.loss.empty()) {
     CALIBD_ASSIGN_OR_RETURN(
-        stage, stages.Begin("decision", kDecisionSeconds * DecisionOperations(size, m, options)));
-    CALIBD_ASSIGN_OR_RETURN(evaluation.decision, TestDecisions(batch, options.loss,
+        stage,
+        stages.Begin("decision", kDecisionSeconds * DecisionOperations(tested_size, m, options)));
+    CALIBD_ASSIGN_OR_RETURN(evaluation.decision, TestDecisions(tested, options.loss,
                                                                {.replicates = options.replicates,
                                                                 .seed = options.seed,
                                                                 .null = NullHypothesis::kForecast},
@@ -419,10 +488,30 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
   }
 
   if (options.cme_test_locations != 0 && options.replicates != 0) {
-    CALIBD_RETURN_IF_ERROR(EvaluateCmeTests(batch, options, stages, evaluation));
+    CALIBD_RETURN_IF_ERROR(EvaluateCmeTests(tested, options, stages, evaluation));
   }
   if (control.progress) control.progress(1);
   return evaluation;
+}
+
+absl::StatusOr<IndividualTestResult> EvaluateIndividual(const PredictionBatch& batch,
+                                                        std::span<const double> features,
+                                                        std::size_t feature_count,
+                                                        const EvaluationOptions& options,
+                                                        const RunControl& control) {
+  const BootstrapOptions test{
+      .replicates = options.replicates, .seed = options.seed, .null = NullHypothesis::kForecast};
+  if (TestedRows(batch.size(), options) == batch.size()) {
+    return TestIndividual(batch, features, feature_count, test, control);
+  }
+  const std::vector<std::size_t> rows = DrawTestRows(batch.size(), options.test_rows, options.seed);
+  std::vector<double> drawn;
+  drawn.reserve(rows.size() * feature_count);
+  for (const std::size_t i : rows) {
+    const std::span<const double> row = features.subspan(i * feature_count, feature_count);
+    drawn.insert(drawn.end(), row.begin(), row.end());
+  }
+  return TestIndividual(RowsOf(batch, rows).view(), drawn, feature_count, test, control);
 }
 
 double EvaluationMemory(std::size_t n, std::size_t class_count, const EvaluationOptions& options,
@@ -434,15 +523,16 @@ double EvaluationMemory(std::size_t n, std::size_t class_count, const Evaluation
   if (options.reliability_only) return bands + 64 * size * (1 + static_cast<double>(threads));
   double most = 0;
   for (const auto& [lens, kernel] : options.lenses) {
-    most =
-        std::max(most, LensTestMemory(n, class_count, lens, TestOptions(options, kernel), threads));
+    most = std::max(most, LensTestMemory(TestedRows(n, options), class_count, lens,
+                                         TestOptions(options, kernel), threads));
   }
   // Rows that a thread draws, with their bins, and the cumulative sums; test locations; blocks.
   const auto m = static_cast<double>(class_count);
+  const auto tested = static_cast<double>(TestedRows(n, options));
   const double rows = static_cast<double>(threads) * (64 * size + 64 * m) + 8 * size * m;
   const double tables = 1 + 2 * static_cast<double>(threads);
-  const double cme = static_cast<double>(options.cme_test_locations) * 8 * tables * (size + m);
-  const double running = Simulates(options) ? 1.0 + static_cast<double>(threads) : 1.0;
+  const double cme = static_cast<double>(options.cme_test_locations) * 8 * tables * (tested + m);
+  const double running = SimulatesBlocks(n, options) ? 1.0 + static_cast<double>(threads) : 1.0;
   return std::max({most, rows, cme}) + bands +
          running * static_cast<double>(RunningLens::MaxMemory(
                        options.lenses.front().lens, class_count, options.block_sizes,
@@ -455,19 +545,21 @@ double EvaluationOperations(std::size_t n, std::size_t class_count,
   const auto m = static_cast<double>(class_count);
   const double diagrams = DiagramOperations(size, options);
   if (options.reliability_only) return diagrams;
-  double sum = (Simulates(options) ? 1.0 + options.replicates : 1.0) *
+  const std::size_t tested = TestedRows(n, options);
+  const auto tested_size = static_cast<double>(tested);
+  double sum = (SimulatesBlocks(n, options) ? 1.0 + options.replicates : 1.0) *
                    BlockOperations(size, class_count, options) +
                BinnedOperations(size, m, MedianVarianceBins{});
   for (const auto& [lens, kernel] : options.lenses) {
-    sum += LensTestOperations(n, class_count, lens, TestOptions(options, kernel));
+    sum += LensTestOperations(tested, class_count, lens, TestOptions(options, kernel));
   }
   for (const BinnedErrorSpec& spec : options.binned_errors) sum += BinnedOperations(size, m, spec);
   if (!options.binned_errors.empty()) {
-    sum +=
-        options.consistency_replicates * BinnedOperations(size, m, options.binned_errors.front());
+    sum += options.consistency_replicates *
+           BinnedOperations(tested_size, m, options.binned_errors.front());
   }
-  return sum + DecisionOperations(size, m, options) + diagrams +
-         static_cast<double>(options.lenses.size()) * CmeOperations(size, m, options);
+  return sum + DecisionOperations(tested_size, m, options) + diagrams +
+         static_cast<double>(options.lenses.size()) * CmeOperations(tested_size, m, options);
 }
 
 double EvaluationSeconds(std::size_t n, std::size_t class_count,
@@ -478,19 +570,21 @@ double EvaluationSeconds(std::size_t n, std::size_t class_count,
   if (options.reliability_only) return diagrams;
   double bins = BinnedOperations(size, m, MedianVarianceBins{});
   for (const BinnedErrorSpec& spec : options.binned_errors) bins += BinnedOperations(size, m, spec);
+  const std::size_t tested = TestedRows(n, options);
+  const auto tested_size = static_cast<double>(tested);
   double seconds = 0;
   for (const auto& [lens, kernel] : options.lenses) {
-    seconds += LensTestSeconds(n, class_count, lens, TestOptions(options, kernel));
+    seconds += LensTestSeconds(tested, class_count, lens, TestOptions(options, kernel));
     if (options.cme_test_locations == 0 || options.replicates == 0) continue;
     if (lens.parts(class_count) > 1 || kernel.matrix != nullptr) continue;
-    seconds +=
-        CmeSeconds(size, static_cast<double>(lens.reduced_class_count(class_count)), options);
+    seconds += CmeSeconds(tested_size, static_cast<double>(lens.reduced_class_count(class_count)),
+                          options);
   }
   return seconds +
-         kBlockSeconds * (Simulates(options) ? 1.0 + options.replicates : 1.0) *
+         kBlockSeconds * (SimulatesBlocks(n, options) ? 1.0 + options.replicates : 1.0) *
              BlockOperations(size, class_count, options) +
-         kBinSeconds * bins + ConsistencySeconds(size, m, options) +
-         kDecisionSeconds * DecisionOperations(size, m, options) + diagrams;
+         kBinSeconds * bins + ConsistencySeconds(tested_size, m, options) +
+         kDecisionSeconds * DecisionOperations(tested_size, m, options) + diagrams;
 }
 
 }  // namespace calibd

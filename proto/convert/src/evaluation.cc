@@ -381,6 +381,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
   options.null = *null;
   options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
   options.seed = request.seed();
+  options.test_rows = Count(request.test_rows(), kDefaultTestRows);
   if (request.binned_errors_size() > kMaxBinnedErrors) {
     return absl::InvalidArgumentError(absl::StrCat("binned_errors has ",
                                                    request.binned_errors_size(),
@@ -423,10 +424,12 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
 
 v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& options) {
   v1::Evaluation proto;
+  proto.set_observations(static_cast<std::int64_t>(evaluation.n));
   for (const EventReliability& reliability : evaluation.reliability) {
     ToProto(reliability, options.band_level, *proto.add_reliability());
   }
   if (options.reliability_only) return proto;
+  proto.set_tested_observations(static_cast<std::int64_t>(evaluation.tested));
   for (std::size_t i = 0; i < evaluation.lenses.size(); ++i) {
     const Evaluation::OneLens& one = evaluation.lenses[i];
     v1::LensEvaluation& out = *proto.add_lenses();

@@ -31,6 +31,7 @@ absl::Status CheckUnused(const v1::EvaluateRequest& request) {
   if (request.actions_size() > 0) return Unused("actions");
   if (request.predictions_follow_labels()) return Unused("predictions_follow_labels");
   if (request.reliability_only()) return Unused("reliability_only");
+  if (request.test_rows() != 0) return Unused("test_rows");
   return absl::OkStatus();
 }
 

@@ -23,6 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // 92 forecasts of rain by an ensemble: off by 20 points, which is above 2 points for one look.
@@ -44,6 +45,40 @@ TEST(CalibctlEvaluateRowsTest, FewRowsAreEnoughForALargeError) {
   CalibctlRun in_order(arguments);
   EXPECT_EQ(in_order.exit_code(), 3) << in_order.error();
   EXPECT_THAT(in_order.output(), HasSubstr("over-confident by 20.2 points (2.5 to 37.8)"));
+}
+
+TEST(CalibctlEvaluateRowsTest, TestsARandomPartOfManyRows) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "many.csv";
+  {
+    std::ofstream out(path);
+    out << "p,y\n";
+    std::mt19937_64 random(3);
+    std::uniform_real_distribution<double> uniform;
+    for (int i = 0; i < 30000; ++i) {
+      const double p = uniform(random);
+      out << p << ',' << (uniform(random) < p ? 1 : 0) << '\n';
+    }
+  }
+  std::vector<std::string> arguments = {"evaluate",         path, "--label-column", "y",
+                                        "--positive-class", "1",  "--replicates",   "99",
+                                        "--seed",           "1"};
+  CalibctlRun run(arguments);
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_THAT(run.output(),
+              AllOf(HasSubstr("tested\n          with 10000 of the 30000 rows, drawn at random"),
+                    HasSubstr("10000 observations (drawn at random from numbers 1 to 30000)"),
+                    HasSubstr("(median over these 10000 predictions)"),
+                    HasSubstr("use these 10000 rows. All else uses all 30000 rows.")));
+  arguments.insert(arguments.end(), {"--test-rows", "30000", "--cme-locations", "0"});
+  CalibctlRun all(arguments);
+  ASSERT_EQ(all.exit_code(), 0) << all.error();
+  EXPECT_THAT(all.output(), AllOf(HasSubstr("\n30000 observations (numbers 1 to 30000)"),
+                                  Not(HasSubstr("at random"))));
+  arguments[arguments.size() - 3] = "1";
+  CalibctlRun one(arguments);
+  EXPECT_EQ(one.exit_code(), 2);
+  EXPECT_THAT(one.error(), HasSubstr("--test-rows"));
 }
 
 TEST(CalibctlEvaluateRowsTest, EachGroupHasAnAnswer) {

@@ -21,6 +21,7 @@ namespace calibd::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST_F(CalibrationTest, ActionsOfADecisionAreChecked) {
   client_->CreateFixed("models/m", 3);
@@ -121,11 +122,43 @@ TEST_F(CalibrationTest, EvaluateEqualsTheOfflineEvaluation) {
   ASSERT_TRUE(client_->Evaluate(diagrams, &only).ok());
   v1::Evaluation expected;
   *expected.mutable_reliability() = evaluation.reliability();
+  expected.set_observations(evaluation.observations());
   only.clear_elapsed();
   EXPECT_EQ(only.SerializeAsString(), expected.SerializeAsString());
   diagrams.set_cme_test_locations(3);
   EXPECT_THAT(client_->Evaluate(diagrams, &only).error_message(),
               HasSubstr("reliability_only is set together with cme_test_locations"));
+}
+
+TEST_F(CalibrationTest, EvaluateTestsAsManyRowsAsAreAskedFor) {
+  Start({});
+  client_->CreateFixed("models/m", 10);
+  Stream("models/m", Draw(1000), 200);
+  v1::EvaluateRequest request;
+  request.set_model("models/m");
+  request.set_seed(17);
+  request.set_replicates(99);
+  v1::Evaluation all;
+  ASSERT_TRUE(client_->Evaluate(request, &all).ok());
+  EXPECT_EQ(all.observations(), 1000);
+  EXPECT_EQ(all.tested_observations(), 1000);
+  request.set_test_rows(200);
+  v1::Evaluation part;
+  ASSERT_TRUE(client_->Evaluate(request, &part).ok());
+  EXPECT_EQ(part.observations(), 1000);
+  EXPECT_EQ(part.tested_observations(), 200);
+  const v1::Provenance& provenance = part.lenses(0).result().provenance();
+  EXPECT_EQ(provenance.observations(), 200);
+  EXPECT_EQ(provenance.first_observation(), 1);
+  EXPECT_EQ(provenance.last_observation(), 1000);
+  EXPECT_NE(part.lenses(0).result().skce_unbiased(), all.lenses(0).result().skce_unbiased());
+  EXPECT_EQ(part.error().upper(), all.error().upper());
+  EXPECT_EQ(part.estimates(0).skce(), all.estimates(0).skce());
+  EXPECT_THAT(part.reading().certain().text(),
+              HasSubstr("tested with 200 of the 1000 rows, drawn at random"));
+  EXPECT_THAT(all.reading().certain().text(), Not(HasSubstr("drawn at random")));
+  request.set_test_rows(1);
+  EXPECT_THAT(client_->Evaluate(request, &part).error_message(), HasSubstr("test_rows"));
 }
 
 TEST_F(CalibrationTest, EvaluateIsBoundedBeforeItStarts) {

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "calibd/core/individual_calibration.h"
 #include "calibd/core/running_reliability.h"
 #include "support/draw.h"
 
@@ -182,6 +185,105 @@ TEST(EvaluateTest, TheDiagramsAloneCostAPartOfTheRest) {
   EXPECT_LT(20 * EvaluationSeconds(10000, 1000, diagrams), EvaluationSeconds(10000, 1000, plain));
   EXPECT_LT(EvaluationOperations(10000, 1000, diagrams), EvaluationOperations(10000, 1000, plain));
   EXPECT_LT(EvaluationMemory(10000, 1000, diagrams, 2), EvaluationMemory(10000, 1000, plain, 2));
+}
+
+TEST(EvaluateTest, TestRowsAreDrawnWithoutReplacement) {
+  EXPECT_EQ(DrawTestRows(4, 0, 1), (std::vector<std::size_t>{0, 1, 2, 3}));
+  EXPECT_EQ(DrawTestRows(4, 5, 1), DrawTestRows(4, 4, 2));
+  EXPECT_NE(DrawTestRows(1000, 10, 1), DrawTestRows(1000, 10, 2));
+  // Each of the ten pairs of five rows has probability 1/10.
+  std::map<std::vector<std::size_t>, int> pairs;
+  constexpr int kSeeds = 20000;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const std::vector<std::size_t> rows = DrawTestRows(5, 2, seed);
+    ASSERT_EQ(rows.size(), 2U);
+    ASSERT_LT(rows[0], rows[1]);
+    ASSERT_LT(rows[1], 5U);
+    ++pairs[rows];
+  }
+  EXPECT_EQ(pairs.size(), 10U);
+  const double deviation = std::sqrt(kSeeds * .1 * .9);
+  for (const auto& [rows, count] : pairs) EXPECT_NEAR(count, kSeeds / 10, 4.5 * deviation);
+}
+
+TEST(EvaluateTest, TestsAPartOfManyRowsAndMeasuresAll) {
+  const PredictionSet set = Draw(GeneratorSpec::M2(5), 600, 3);
+  EvaluationOptions options = Options();
+  options.null = NullHypothesis::kForecast;
+  options.loss = {0, 1, 1, 1, 1, 1, 0, 0, 0, 0};
+  const auto all = Evaluate(set.view(), options);
+  options.test_rows = 200;
+  const auto part = Evaluate(set.view(), options);
+  PredictionSet drawn;
+  drawn.class_count = 5;
+  for (const std::size_t i : DrawTestRows(600, 200, options.seed)) {
+    const std::span<const double> row = set.view().row(i);
+    drawn.probabilities.insert(drawn.probabilities.end(), row.begin(), row.end());
+    drawn.labels.push_back(set.labels[i]);
+  }
+  const auto alone = Evaluate(drawn.view(), options);
+  ASSERT_TRUE(all.ok() && part.ok() && alone.ok());
+  EXPECT_EQ(part->n, 600U);
+  EXPECT_EQ(part->tested, 200U);
+  EXPECT_EQ(all->tested, 600U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(part->lenses[i].result->test.p_value, alone->lenses[i].result->test.p_value);
+    EXPECT_EQ(part->lenses[i].result->test.skce.unbiased,
+              alone->lenses[i].result->test.skce.unbiased);
+    EXPECT_EQ((*part->lenses[i].cme)->statistic, (*alone->lenses[i].cme)->statistic);
+  }
+  EXPECT_EQ(part->consistency->p_value, alone->consistency->p_value);
+  EXPECT_EQ(part->decision->calibration.realised_loss, alone->decision->calibration.realised_loss);
+  // All else is of all rows.
+  EXPECT_EQ(part->scores.log_loss, all->scores.log_loss);
+  EXPECT_EQ(part->error.top_label.upper, all->error.top_label.upper);
+  EXPECT_EQ(part->brier.miscalibration, all->brier.miscalibration);
+  EXPECT_EQ(part->reliability[1].corp.band.back().consistency.lower,
+            all->reliability[1].corp.band.back().consistency.lower);
+  for (std::size_t b = 0; b < 4; ++b) {
+    EXPECT_EQ(part->binned_errors[b].error.ece, all->binned_errors[b].error.ece);
+  }
+  EXPECT_EQ(part->blocks[0].moments.count, 300);
+  // Their simulation would need all rows again and again.
+  EXPECT_TRUE(part->block_tests.empty());
+  EXPECT_EQ(all->block_tests.size(), 3U);
+
+  options.test_rows = 1;
+  EXPECT_THAT(Evaluate(set.view(), options).status().message(), HasSubstr("test_rows is 1"));
+}
+
+TEST(EvaluateTest, TestRowsBoundTheCost) {
+  EvaluationOptions options = Options();
+  const double all = EvaluationSeconds(1000000, 10, options);
+  options.test_rows = 10000;
+  EXPECT_GT(all, 100 * EvaluationSeconds(1000000, 10, options));
+  EXPECT_LT(EvaluationMemory(1000000, 10, options, 2), 500e6);
+  EXPECT_EQ(EvaluationOperations(10000, 10, options), EvaluationOperations(10000, 10, Options()));
+}
+
+TEST(EvaluateTest, SimilarCasesAreTestedWithTheTestRows) {
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 300, 3);
+  std::vector<double> features;
+  for (std::size_t i = 0; i < 300; ++i) features.push_back(std::sin(static_cast<double>(i)));
+  EvaluationOptions options;
+  options.replicates = 99;
+  options.seed = 5;
+  const auto test = [&](std::size_t rows) {
+    options.test_rows = rows;
+    return EvaluateIndividual(set.view(), features, 1, options)->mmd_squared;
+  };
+  const BootstrapOptions resampling{.replicates = 99, .seed = 5, .null = NullHypothesis::kForecast};
+  EXPECT_EQ(test(0), TestIndividual(set.view(), features, 1, resampling)->mmd_squared);
+  PredictionSet drawn;
+  drawn.class_count = 3;
+  std::vector<double> drawn_features;
+  for (const std::size_t i : DrawTestRows(300, 50, 5)) {
+    const std::span<const double> row = set.view().row(i);
+    drawn.probabilities.insert(drawn.probabilities.end(), row.begin(), row.end());
+    drawn.labels.push_back(set.labels[i]);
+    drawn_features.push_back(features[i]);
+  }
+  EXPECT_EQ(test(50), TestIndividual(drawn.view(), drawn_features, 1, resampling)->mmd_squared);
 }
 
 TEST(EvaluateTest, CostsGrowWithTheRequest) {

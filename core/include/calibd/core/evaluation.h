@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "calibd/core/consistency_resampling.h"
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/error_interval.h"
+#include "calibd/core/individual_calibration.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/lens_kernel.h"
@@ -30,6 +32,10 @@ namespace calibd {
 // estimators over the batch, scores, binned errors, reliability diagrams, and the tests that reject
 // too often.
 
+// Rows that the tests and the estimates over pairs use by default, see
+// EvaluationOptions::test_rows.
+inline constexpr std::size_t kDefaultTestRows = 10000;
+
 struct EvaluationOptions {
   struct LensAndKernel {
     Lens lens = Lens::Canonical();
@@ -45,8 +51,13 @@ struct EvaluationOptions {
   std::int32_t replicates = kDefaultReplicates;
   // The seed of all random draws.
   std::uint64_t seed = 0;
+  // What costs more than a few passes over the rows uses the rows of DrawTestRows: the estimates
+  // and tests of the lenses, consistency resampling, and the tests of decisions. At least 2; 0:
+  // all.
+  std::size_t test_rows = 0;
   // The null hypothesis of the tests of the lenses and of consistency resampling. With kForecast
-  // the tests of the block estimators are simulated too, with `replicates` replicates.
+  // the tests of the block estimators are simulated too, with `replicates` replicates, if all rows
+  // are tested.
   NullHypothesis null = NullHypothesis::kForm;
   std::vector<BinnedErrorSpec> binned_errors = {TopLabelBins{}, ClassWiseBins{}, UniformBins{},
                                                 MedianVarianceBins{.min_size = 100}};
@@ -88,6 +99,8 @@ struct EventReliability {
 
 struct Evaluation {
   std::size_t n = 0;
+  // The number of rows that the lenses, the consistency test and the decision use.
+  std::size_t tested = 0;
   std::vector<RunningBlock> blocks;
   // The simulated test of each block estimate; empty without simulation.
   std::vector<ResamplingResult> block_tests;
@@ -130,9 +143,21 @@ struct Evaluation {
     const PredictionBatch& batch, const EvaluationOptions& options, const RunControl& control = {},
     const std::function<void(const std::string& stage)>& on_stage = {});
 
+// The rows that Evaluate tests: all n of them if test_rows is 0 or at least n, and otherwise
+// test_rows of them, drawn without replacement. Every set of so many rows has the same probability.
+// Ascending, counted from 0. Cost: O(n).
+[[nodiscard]] std::vector<std::size_t> DrawTestRows(std::size_t n, std::size_t test_rows,
+                                                    std::uint64_t seed);
+
 // Errors: InvalidArgument naming the option that does not fit a model of m classes.
 [[nodiscard]] absl::Status CheckEvaluation(const EvaluationOptions& options,
                                            std::size_t class_count);
+
+// TestIndividual with the rows of DrawTestRows, by labels drawn from the predictions. features: n x
+// feature_count, row-major, finite. Errors: those of TestIndividual.
+[[nodiscard]] absl::StatusOr<IndividualTestResult> EvaluateIndividual(
+    const PredictionBatch& batch, std::span<const double> features, std::size_t feature_count,
+    const EvaluationOptions& options, const RunControl& control = {});
 
 // See LensTestMemory and LensTestOperations.
 [[nodiscard]] double EvaluationMemory(std::size_t n, std::size_t class_count,

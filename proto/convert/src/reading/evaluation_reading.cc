@@ -246,6 +246,10 @@ std::string TestsText(const v1::Evaluation& evaluation, const EvaluationCriteria
         text.empty() ? "" : "; ", absl::StrJoin(answers.unable, ", "), level,
         evaluation.lenses(0).result().replicates(), std::ceil(1 / level - 1e-9) - 1);
   }
+  if (!text.empty() && evaluation.tested_observations() < evaluation.observations()) {
+    absl::StrAppendFormat(&text, "; tested with %d of the %d rows, drawn at random",
+                          evaluation.tested_observations(), evaluation.observations());
+  }
   return text;
 }
 
