@@ -46,7 +46,8 @@ struct EvaluationOptions {
   // The seed of all random draws.
   std::uint64_t seed = 0;
   // The null hypothesis of the tests of the lenses and of consistency resampling. With kForecast
-  // the tests of the block estimators are simulated too, with `replicates` replicates.
+  // the tests of the block estimators are simulated too, with `replicates` replicates. kPearson is
+  // only for the tests of the lenses: the others are those of kForecast.
   NullHypothesis null = NullHypothesis::kForm;
   std::vector<BinnedErrorSpec> binned_errors = {TopLabelBins{}, ClassWiseBins{}, UniformBins{},
                                                 MedianVarianceBins{.min_size = 100}};
