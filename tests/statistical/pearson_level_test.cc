@@ -76,7 +76,7 @@ TEST(PearsonLevelTest, IsOffForTenRowsWithFewUncertainLabels) {
 }
 
 TEST(PearsonLevelTest, RejectsAModelThatIsWrong) {
-  const Shares shares = PearsonShares(10, 1, 1, 150, Lens::Canonical(), 40);
+  const Shares shares = PearsonShares(3, 0.5, 1, 100, Lens::Canonical(), 40);
   EXPECT_GT(shares[3], 0.9);
 }
 
