@@ -18,8 +18,8 @@ namespace {
 constexpr std::array<double, 4> kPearsonLevels = {0.1, 0.05, 0.01, 0.001};
 using Shares = std::array<double, 4>;
 
-// alpha: the parameters of the Dirichlet distribution of the predictions; pi: the share of wrong
-// labels. Returns the share of simulations that each level rejects.
+// alpha: the parameters of the Dirichlet distribution of the predictions; pi: the share of labels
+// that do not follow the predictions. Returns the share of simulations that each level rejects.
 Shares PearsonShares(std::size_t m, double alpha, double pi, std::size_t n, const Lens& lens,
                      int simulations) {
   auto generator = Generator::Create(
