@@ -168,7 +168,7 @@ TEST(NullMomentsTest, ThePearsonPValueIsTheTailOfTheCurve) {
   EXPECT_NEAR(moments.PearsonPValue(0.1), 0.15684956229720648, 1e-12);
   EXPECT_NEAR(moments.PearsonPValue(0.3), 0.010766321554407488, 1e-12);
   EXPECT_NEAR(moments.PearsonPValue(0.6), 8.922426960489283e-05, 1e-14);
-  // pearson3 loses digits here: gamma(k).sf(k + k ** 0.5 * 1.5 / v ** 0.5), k = 4 * v ** 3 / t ** 2.
+  // pearson3 loses digits here: gamma(k).sf(k + k ** 0.5 * 1.5 / v ** 0.5), k = 4 * v**3 / t**2.
   EXPECT_NEAR(moments.PearsonPValue(1.5) / 6.803279334711544e-12, 1, 1e-9);
   EXPECT_NEAR(moments.PearsonPValue(moments.Unbiased().upper_quantile), 0.05, 1e-12);
   EXPECT_NEAR(moments.Scaled(3).PearsonPValue(0.9), moments.PearsonPValue(0.3), 1e-13);
