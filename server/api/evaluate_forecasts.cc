@@ -88,7 +88,7 @@ absl::StatusOr<BootstrapOptions> ResamplingOf(const v1::RunTestRequest& request,
     return InvalidFieldError("precision",
                              "is not FLOAT64, but the model forecasts a number: leave it unset");
   }
-  const absl::StatusOr<NullHypothesis> null = convert::FromProto(request.null());
+  const absl::StatusOr<NullHypothesis> null = convert::NumberNullFromProto(request.null());
   if (!null.ok()) return InvalidFieldError("null", std::string(null.status().message()));
   BootstrapOptions options{.seed = request.has_seed() ? request.seed() : RandomSeed(),
                            .null = *null};

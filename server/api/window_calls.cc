@@ -200,6 +200,9 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
   const absl::StatusOr<NullHypothesis> null = convert::FromProto(request.null());
   if (!null.ok()) return InvalidFieldError("null", std::string(null.status().message()));
   options.null = *null;
+  if (options.null == NullHypothesis::kPearson && request.has_replicates()) {
+    return InvalidFieldError("replicates", "is set, but null is PEARSON, which has none: unset it");
+  }
   options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
   options.seed = request.has_seed() ? request.seed() : RandomSeed();
   if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {

@@ -116,7 +116,10 @@ absl::Status CheckGate(const EvaluateOptions& options, const v1::EvaluateRequest
                                  : 1 + static_cast<std::size_t>(request.lenses_size());
   const double level = convert::LevelOfLens(
       {.significance_level = options.fail_on.significance_level}, lenses, has_groups);
-  const auto fault = FindUsageFault(options.fail_on, Replicates(options), level);
+  // A Pearson curve has p-values of any size.
+  const bool has_curve = options.null == NullHypothesis::kPearson && Replicates(options) > 0;
+  const auto fault =
+      FindUsageFault(options.fail_on, has_curve ? kMaxReplicates : Replicates(options), level);
   return fault.has_value() ? UsageFault(*fault) : absl::OkStatus();
 }
 

@@ -296,7 +296,8 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       "what the tests of the discrepancies reject: forecast, that outcomes are drawn from "
       "the forecasts (simulation, exact for every number of rows), or form, that the "
       "forecasts are calibrated in the tested form (random signs, approximate); default "
-      "forecast");
+      "forecast",
+      {"form", "forecast"});
   AddReportOption(*command, options->report);
   AddSeedOption(*command, options->seed);
   AddThreadsOption(*command, options->threads);

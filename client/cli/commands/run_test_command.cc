@@ -22,7 +22,13 @@ struct TestOptions {
 };
 
 absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {
-  const std::int32_t fewest = options.replicates.value_or(kDefaultReplicates);
+  if (options.null == NullHypothesis::kPearson && options.replicates.has_value()) {
+    return UsageFault("--replicates does not go with --null pearson, which has none");
+  }
+  // A curve has p-values of any size.
+  const std::int32_t fewest = options.null == NullHypothesis::kPearson
+                                  ? kMaxReplicates
+                                  : options.replicates.value_or(kDefaultReplicates);
   if (const auto fault = FindUsageFault(options.fail_on, fewest)) return UsageFault(*fault);
   v1::RunTestRequest request;
   if (options.lens.has_value()) {
@@ -73,10 +79,13 @@ void AddTestCommand(CLI::App& app, Context& context) {
   AddSeedOption(*command, options->seed,
                 "seed of the replicates; default: chosen by the server and shown");
   AddWindowOption(*command, options->window);
-  AddNullOption(*command, options->null,
-                "what the test rejects: forecast, that labels or outcomes are drawn from the "
-                "predictions (simulation, exact for every number of rows), or form, that the model "
-                "is calibrated in the tested part (approximate); default forecast");
+  AddNullOption(
+      *command, options->null,
+      "what the test rejects: forecast, that labels or outcomes are drawn from the "
+      "predictions (simulation, exact for every number of rows); pearson, the same with a "
+      "Pearson curve instead of replicates (approximate, fast, only for classes); or "
+      "form, that the model is calibrated in the tested part (approximate); default "
+      "forecast");
   command->add_option("--lens", options->lens,
                       absl::StrCat("the part of the predictions that is tested: ", Lens::Syntax(),
                                    "; default canonical; none for forecasts of a number"));

@@ -47,15 +47,18 @@ void AddFloat32Option(CLI::App& command, bool& float32) {
                    "the standard deviation under calibration");
 }
 
-void AddNullOption(CLI::App& command, NullHypothesis& null, const std::string& help) {
+void AddNullOption(CLI::App& command, NullHypothesis& null, const std::string& help,
+                   const std::vector<std::string>& names) {
   command
       .add_option_function<std::string>(
           "--null",
           [&null](const std::string& name) {
-            null = name == "forecast" ? NullHypothesis::kForecast : NullHypothesis::kForm;
+            null = name == "forecast" ? NullHypothesis::kForecast
+                   : name == "form"   ? NullHypothesis::kForm
+                                      : NullHypothesis::kPearson;
           },
           help)
-      ->check(CLI::IsMember({"form", "forecast"}));
+      ->check(CLI::IsMember(names));
 }
 
 }  // namespace calibd::cli

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "CLI/App.hpp"
 #include "calibd/core/bootstrap.h"
@@ -38,13 +39,15 @@ void AddThreadsOption(CLI::App& command, unsigned& threads);
 
 void AddFloat32Option(CLI::App& command, bool& float32);
 
-// Adds --null. help: says what the values mean, and the default.
+// Adds --null. help: says what the values mean, and the default. names: its values.
 void AddNullOption(
     CLI::App& command, NullHypothesis& null,
     const std::string& help =
         "what the tests reject: forecast, that labels are drawn from the predictions (simulation, "
-        "exact for every number of rows), or form, that the model is calibrated in the tested part "
-        "(observations drawn with replacement, approximate); default forecast");
+        "exact for every number of rows); pearson, the same with a Pearson curve instead of "
+        "replicates for the SKCE (approximate, fast); or form, that the model is calibrated in the "
+        "tested part (observations drawn with replacement, approximate); default forecast",
+    const std::vector<std::string>& names = {"form", "forecast", "pearson"});
 
 }  // namespace calibd::cli
 

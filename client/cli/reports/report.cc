@@ -314,7 +314,13 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
         result.p_value_upper_bound_unbiased());
   }
   std::string text = FormatTable(rows);
-  if (result.has_p_value()) {
+  if (result.null() == v1::QuadraticTestResult::PEARSON) {
+    absl::StrAppendFormat(&text,
+                          "Pearson curve: p = %s (one look)\ntested against: %s; 95 %% of the "
+                          "curve is at most %s\n",
+                          PValue(result.p_value()), result.null_description(),
+                          Signed(result.replicate_upper_quantile()));
+  } else if (result.has_p_value()) {
     absl::StrAppendFormat(
         &text, "%s test: p = %s (one look); %d of %d replicates reach the statistic %s; seed %d\n",
         result.null() == v1::QuadraticTestResult::FORECAST ? "simulation" : "approximate",

@@ -13,7 +13,7 @@ from calibd.v1 import kernel_pb2 as kernel
 OnProgress = Callable[[float], None]
 Lens = Union[kernel.Lens, Literal["canonical", "top_label", "class_wise"]]
 EstimateLens = Union[kernel.Lens, Literal["canonical", "top_label", "class_wise"]]
-Null = Literal["form", "forecast"]
+Null = Literal["form", "forecast", "pearson"]
 # An int is an EstimatorOutcome.Estimator of the protocol.
 Estimator = Union[int, Literal["fifteen_bins", "bins", "kernel_density", "product_ridge",
                                "function_ridge", "debiased_bins"]]
@@ -23,7 +23,8 @@ CONSISTENCY_REPLICATES = 999
 CME_LOCATIONS = 10
 
 NULLS = {None: evaluation.QuadraticTestResult.UNSPECIFIED, "form": evaluation.QuadraticTestResult.FORM,
-         "forecast": evaluation.QuadraticTestResult.FORECAST}
+         "forecast": evaluation.QuadraticTestResult.FORECAST,
+         "pearson": evaluation.QuadraticTestResult.PEARSON}
 _LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),
            "top_label": kernel.Lens(top_label=kernel.Lens.TopLabel()),
            "class_wise": kernel.Lens(class_wise=kernel.Lens.ClassWise())}

@@ -33,7 +33,8 @@ class Computations:
                  timeout: float = LONG_TIMEOUT) -> results.TestResult:
         """The quadratic test on the newest `window` observations (0: all of the window).
 
-        lens: none for a model that forecasts a number. null: the default is "forecast"."""
+        lens: none for a model that forecasts a number. null: the default is "forecast".
+        "pearson" takes no replicates: its p-value is that of a Pearson curve."""
         name = model_name(model)
         request = message(service.RunTestRequest, model=name, replicates=replicates, seed=seed,
                           window=window, lens=choices.lens(lens),

@@ -66,7 +66,8 @@ def test_lines(result: evaluation.QuadraticTestResult) -> list[tuple[str, str]]:
                                 result.noise_floor_unbiased.upper_quantile))
     lines = [(name, f"{value:.4g}; calibrated: below {below:.3g} (95 %)")]
     if result.HasField("p_value"):
-        lines.append(("p", f"{result.p_value:.3g} for one look, {result.replicates} replicates"))
+        how = f"{result.replicates} replicates" if result.replicates else "a Pearson curve"
+        lines.append(("p", f"{result.p_value:.3g} for one look, {how}"))
     if forecasts:
         return lines
     lines.append(("p bound", f"{result.p_value_upper_bound_unbiased:.3g}, for every n"))

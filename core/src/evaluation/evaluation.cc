@@ -52,7 +52,7 @@ std::size_t TestedRows(std::size_t n, const EvaluationOptions& options) {
 }
 
 bool SimulatesBlocks(std::size_t n, const EvaluationOptions& options) {
-  return options.null == NullHypothesis::kForecast && options.replicates > 0 &&
+  return options.null != NullHypothesis::kForm && options.replicates > 0 &&
          TestedRows(n, options) == n;
 }
 
@@ -178,11 +178,12 @@ absl::Status SimulateBlocks(const PredictionBatch& batch, const EvaluationOption
       part.progress = [&control, count, done = static_cast<double>(evaluation.block_tests.size())](
                           double fraction) { control.progress((done + fraction) / count); };
     }
-    CALIBD_ASSIGN_OR_RETURN(
-        evaluation.block_tests.emplace_back(),
-        SimulateTest(batch, mean,
-                     {.replicates = options.replicates, .seed = options.seed, .null = options.null},
-                     part));
+    CALIBD_ASSIGN_OR_RETURN(evaluation.block_tests.emplace_back(),
+                            SimulateTest(batch, mean,
+                                         {.replicates = options.replicates,
+                                          .seed = options.seed,
+                                          .null = NullHypothesis::kForecast},
+                                         part));
   }
   return absl::OkStatus();
 }
@@ -468,12 +469,14 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
     const BinnedErrorSpec& spec = options.binned_errors.front();
     CALIBD_ASSIGN_OR_RETURN(
         stage, stages.Begin("consistency resampling", ConsistencySeconds(tested_size, m, options)));
-    CALIBD_ASSIGN_OR_RETURN(evaluation.consistency,
-                            ConsistencyTest(tested, spec,
-                                            {.replicates = options.consistency_replicates,
-                                             .seed = options.seed,
-                                             .null = options.null},
-                                            stage));
+    CALIBD_ASSIGN_OR_RETURN(
+        evaluation.consistency,
+        ConsistencyTest(tested, spec,
+                        {.replicates = options.consistency_replicates,
+                         .seed = options.seed,
+                         .null = options.null == NullHypothesis::kForm ? NullHypothesis::kForm
+                                                                       : NullHypothesis::kForecast},
+                        stage));
   }
 
   if (!options.loss.empty()) {

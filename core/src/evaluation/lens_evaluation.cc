@@ -23,7 +23,7 @@ absl::StatusOr<BootstrapTestResult> Test(const PredictionBatch& batch, const Len
   const BootstrapOptions bootstrap{
       .replicates = options.replicates, .seed = options.seed, .null = options.null};
   const bool simulates = options.null == NullHypothesis::kForecast;
-  if (options.replicates != 0 && !simulates) {
+  if (options.replicates != 0 && options.null == NullHypothesis::kForm) {
     return matrix != nullptr ? BootstrapTest(seen.parts.front().view(), *matrix, bootstrap, control)
                              : BootstrapTest(seen, *scalar, bootstrap, control, options.precision);
   }
@@ -33,6 +33,7 @@ absl::StatusOr<BootstrapTestResult> Test(const PredictionBatch& batch, const Len
                               ? EstimateQuadraticSkce(seen.parts.front().view(), *matrix, stage)
                               : EstimateQuadraticSkce(seen, *scalar, stage, options.precision));
   if (options.replicates == 0) return BootstrapTestResult{{}, skce, BootstrapStatistic(skce)};
+  if (!simulates) return BootstrapTestResult{{}, skce, skce.unbiased};
   CALIBD_ASSIGN_OR_RETURN(const LabelSkce statistic, LabelSkce::Create(seen, kernel, stage));
   // The labels of one part are drawn from its own predictions; several parts share the classes.
   const PredictionBatch labelled = seen.parts.size() == 1 ? seen.parts.front().view() : batch;
@@ -46,6 +47,27 @@ absl::StatusOr<NullMoments> Moments(const LensBatch& seen, const RunningKernel& 
   const MatrixKernel* const matrix = MatrixOf(kernel);
   return matrix != nullptr ? EstimateNullMoments(seen.parts.front().view(), *matrix, control)
                            : EstimateNullMoments(seen, *std::get_if<Kernel>(&kernel), control);
+}
+
+bool HasPearsonCurve(const LensTestOptions& options) {
+  return options.null == NullHypothesis::kPearson && options.replicates > 0;
+}
+
+// The options without the test.
+LensTestOptions OnlyEstimates(const LensTestOptions& options) {
+  LensTestOptions estimates = options;
+  estimates.replicates = 0;
+  return estimates;
+}
+
+// The test by a Pearson curve.
+ResamplingResult CompareWithPearson(double statistic, const NullMoments& moments) {
+  const NoiseFloor floor = moments.Unbiased();
+  return {.p_value = moments.PearsonPValue(statistic),
+          .null = NullHypothesis::kPearson,
+          .replicate_mean = floor.mean,
+          .replicate_standard_deviation = floor.standard_deviation,
+          .replicate_upper_quantile = floor.upper_quantile};
 }
 
 bool AreEqual(const PredictionSet& set) {
@@ -114,6 +136,14 @@ double SimulationMemory(double n, std::size_t class_count, const Lens& lens,
          16 * share * m * size.width;
 }
 
+// Of the triples of a Pearson curve: all of them, or as many as the work limit allows.
+double TripleOperations(std::size_t n, std::size_t class_count, const Lens& lens) {
+  const auto size = static_cast<double>(n);
+  const auto width =
+      static_cast<double>(lens.parts(class_count) * lens.reduced_class_count(class_count));
+  return 4 * std::min(width * size * size * size / 2, std::max(kNullPairWork, 3000 * width));
+}
+
 double SimulationOperations(double n, std::size_t class_count, const Lens& lens,
                             const LensTestOptions& options) {
   const auto m = static_cast<double>(lens.reduced_class_count(class_count));
@@ -134,6 +164,10 @@ absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens
     return absl::InvalidArgumentError(
         "a matrix-valued kernel is over all classes, expected the canonical lens");
   }
+  if (options.kernel.matrix != nullptr && HasPearsonCurve(options)) {
+    return absl::InvalidArgumentError(
+        "null is pearson, which needs a real-valued kernel: expected form or forecast");
+  }
   CALIBD_ASSIGN_OR_RETURN(const LensBatch seen, ApplyLens(batch, lens));
   const PredictionSet& first = seen.parts.front();
   KernelSpec spec = options.kernel;
@@ -153,6 +187,13 @@ absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens
                         .classes = {}};
   CALIBD_ASSIGN_OR_RETURN(result.test, Test(batch, seen, kernel, options, control));
   CALIBD_ASSIGN_OR_RETURN(result.null_moments, Moments(seen, kernel, control.WithoutProgress()));
+  if (HasPearsonCurve(options)) {
+    CALIBD_ASSIGN_OR_RETURN(
+        result.null_moments.mean_cube,
+        EstimateNullCube(seen, *std::get_if<Kernel>(&kernel), control.WithoutProgress()));
+    static_cast<ResamplingResult&>(result.test) =
+        CompareWithPearson(result.test.statistic, result.null_moments);
+  }
   if (seen.parts.size() > 1) {
     CALIBD_RETURN_IF_ERROR(EstimateClasses(seen, *std::get_if<Kernel>(&kernel),
                                            control.WithoutProgress(), result.classes));
@@ -162,6 +203,12 @@ absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens
 
 double LensTestMemory(std::size_t n, std::size_t class_count, const Lens& lens,
                       const LensTestOptions& options, std::size_t threads) noexcept {
+  if (HasPearsonCurve(options)) {
+    // The rows of the triples.
+    const std::size_t width = lens.parts(class_count) * lens.reduced_class_count(class_count);
+    return LensTestMemory(n, class_count, lens, OnlyEstimates(options), threads) +
+           static_cast<double>(n * width * sizeof(double));
+  }
   const std::size_t m = lens.reduced_class_count(class_count);
   const auto size = static_cast<double>(n);
   // The reduced batch and, for the noise floor, its squares.
@@ -188,12 +235,14 @@ double LensTestMemory(std::size_t n, std::size_t class_count, const Lens& lens,
 
 double LensTestOperations(std::size_t n, std::size_t class_count, const Lens& lens,
                           const LensTestOptions& options) noexcept {
+  if (HasPearsonCurve(options)) {
+    return LensTestOperations(n, class_count, lens, OnlyEstimates(options)) +
+           TripleOperations(n, class_count, lens);
+  }
   const auto size = static_cast<double>(n);
   const auto m = static_cast<double>(lens.reduced_class_count(class_count));
   if (options.null == NullHypothesis::kForecast && options.replicates > 0) {
-    LensTestOptions estimates = options;
-    estimates.replicates = 0;
-    return LensTestOperations(n, class_count, lens, estimates) +
+    return LensTestOperations(n, class_count, lens, OnlyEstimates(options)) +
            SimulationOperations(size, class_count, lens, options);
   }
   if (lens.is_scalar() && options.kernel.rule.distance != Distance::kSquaredEuclidean) {
@@ -217,6 +266,11 @@ double LensTestOperations(std::size_t n, std::size_t class_count, const Lens& le
 
 double LensTestSeconds(std::size_t n, std::size_t class_count, const Lens& lens,
                        const LensTestOptions& options) noexcept {
+  if (HasPearsonCurve(options)) {
+    constexpr double kTripleSeconds = 1.5e-9;
+    return LensTestSeconds(n, class_count, lens, OnlyEstimates(options)) +
+           kTripleSeconds * TripleOperations(n, class_count, lens);
+  }
   // Measured with 1000 to 8000 rows of 2 to 1000 classes.
   constexpr double kPairSeconds = 4.4e-11;
   constexpr double kLineSeconds = 1.1e-9;
@@ -229,9 +283,7 @@ double LensTestSeconds(std::size_t n, std::size_t class_count, const Lens& lens,
   const auto size = static_cast<double>(n);
   const bool on_line = IsOnLine(class_count, lens, options);
   if (options.null == NullHypothesis::kForecast && options.replicates > 0) {
-    LensTestOptions estimates = options;
-    estimates.replicates = 0;
-    return LensTestSeconds(n, class_count, lens, estimates) +
+    return LensTestSeconds(n, class_count, lens, OnlyEstimates(options)) +
            SimulationOperations(size, class_count, lens, options) *
                (on_line ? kDrawnLineSeconds : kDrawnPairSeconds);
   }

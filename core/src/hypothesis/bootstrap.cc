@@ -297,11 +297,10 @@ BootstrapTestResult Compare(const QuadraticSkce& skce, std::span<const double> r
 }
 
 absl::Status CheckOptions(const BootstrapOptions& options) {
-  if (options.null != NullHypothesis::kForm) {
-    return absl::InvalidArgumentError(
-        "null is forecast, expected form: the bootstrap tests the form of calibration");
-  }
-  return CheckReplicates(options);
+  CALIBD_RETURN_IF_ERROR(CheckReplicates(options));
+  if (options.null == NullHypothesis::kForm) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "null is forecast, expected form: the bootstrap tests the form of calibration");
 }
 
 absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> parts, double weight,

@@ -48,6 +48,10 @@ class LabelSampler {
 }  // namespace
 
 absl::Status CheckReplicates(const BootstrapOptions& options) {
+  if (options.null == NullHypothesis::kPearson) {
+    return absl::InvalidArgumentError(
+        "null is pearson, expected form or forecast: a Pearson curve has no replicates");
+  }
   if (options.replicates >= kMinReplicates && options.replicates <= kMaxReplicates) {
     return absl::OkStatus();
   }

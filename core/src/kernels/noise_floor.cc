@@ -4,6 +4,7 @@
 #include <array>
 #include <boost/math/distributions/gamma.hpp>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -33,22 +34,33 @@ double SumOfVariances(const NullMoments& moments) {
   return 2 * moments.mean_square / (n * (n - 1));
 }
 
-// The quantile of the standardised Gamma distribution with this skewness. A sum of weighted
-// chi-squares has a skewness between 0 and that of a single one, sqrt(8); an estimate may be
-// outside.
-double StandardQuantile(double skewness) {
+using Gamma = boost::math::gamma_distribution<double, MathPolicy>;
+
+// The skewness of SKCE_uq. moments.mean_cube: set. moments.mean_square: above 0.
+double Skewness(const NullMoments& moments) {
+  const auto n = static_cast<double>(moments.n);
+  // The third moment is (2 / (n (n - 1)))^3 n (n - 1) (n - 2) mean_cube.
+  return *moments.mean_cube * std::pow(2 / moments.mean_square, 1.5) * (n - 2) /
+         std::sqrt(n * (n - 1));
+}
+
+// The shape of the Gamma distribution with this skewness. A sum of weighted chi-squares has a
+// skewness between 0 and that of a single one, sqrt(8); an estimate may be outside.
+double ShapeOf(double skewness) {
   constexpr double kAlmostNormal = 0.01;
-  const double shape = 4 / std::pow(std::clamp(skewness, kAlmostNormal, std::sqrt(8.0)), 2);
-  const double quantile =
-      boost::math::quantile(boost::math::gamma_distribution<double, MathPolicy>(shape, 1), kLevel);
-  return (quantile - shape) / std::sqrt(shape);
+  return 4 / std::pow(std::clamp(skewness, kAlmostNormal, std::sqrt(8.0)), 2);
+}
+
+// The quantile of the standardised Gamma distribution with this skewness.
+double StandardQuantile(double skewness) {
+  const double shape = ShapeOf(skewness);
+  return (boost::math::quantile(Gamma(shape, 1), kLevel) - shape) / std::sqrt(shape);
 }
 
 double BiasedQuantile(double mean, double variance) {
   if (!(mean > 0) || !(variance > 0)) return mean;
   const double scale = variance / mean;
-  return boost::math::quantile(
-      boost::math::gamma_distribution<double, MathPolicy>(mean / scale, scale), kLevel);
+  return boost::math::quantile(Gamma(mean / scale, scale), kLevel);
 }
 
 }  // namespace
@@ -71,13 +83,21 @@ NoiseFloor NullMoments::Unbiased() const {
   const auto size = static_cast<double>(n);
   const double deviation = std::sqrt(SumOfVariances(*this));
   if (mean_cube.has_value() && mean_square > 0) {
-    // The third moment is (2 / (n (n - 1)))^3 n (n - 1) (n - 2) mean_cube.
-    const double skewness =
-        *mean_cube * std::pow(2 / mean_square, 1.5) * (size - 2) / std::sqrt(size * (size - 1));
-    return {0, deviation, deviation * StandardQuantile(skewness)};
+    return {0, deviation, deviation * StandardQuantile(Skewness(*this))};
   }
   // n SKCE_b = (n - 1) SKCE_uq + mean h_ii.
   return {0, deviation, (size * Biased().upper_quantile - mean_diagonal) / (size - 1)};
+}
+
+double NullMoments::PearsonPValue(double skce_unbiased) const {
+  constexpr double kLeast = std::numeric_limits<double>::min();
+  // Certain predictions: an estimate other than 0 is impossible.
+  if (!(mean_square > 0)) return skce_unbiased > 0 ? kLeast : 1;
+  const double shape = ShapeOf(Skewness(*this));
+  const double quantile =
+      shape + std::sqrt(shape) * skce_unbiased / std::sqrt(SumOfVariances(*this));
+  if (!(quantile > 0)) return 1;
+  return std::max(kLeast, boost::math::cdf(boost::math::complement(Gamma(shape, 1), quantile)));
 }
 
 NoiseFloor NullMoments::Block(std::int64_t block_count, std::size_t block_size) const {
@@ -121,6 +141,15 @@ absl::StatusOr<double> MeanOverPairs(std::size_t n, double width, const RunContr
     sum += square(i, j < i ? j : j + 1);
   }
   return sum / static_cast<double>(count);
+}
+
+// Writes the rows of consecutive parts, as NullSquare expects them.
+void GatherRow(std::span<const PredictionSet> parts, std::size_t i, std::span<double> row) {
+  const std::size_t m = parts.front().class_count;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const std::span<const double> from = parts[part].view().row(i);
+    std::copy(from.begin(), from.end(), row.begin() + static_cast<std::ptrdiff_t>(part * m));
+  }
 }
 
 absl::StatusOr<NullMoments> OverTiles(const PredictionBatch& batch, const Kernel& kernel,
@@ -230,19 +259,12 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch, const Ke
       moments.mean_diagonal += batch.weight * sum / static_cast<double>(n);
     }
   }
-  // Consecutive parts, as NullSquare expects them.
-  const auto gather = [&parts, m](std::size_t i, std::vector<double>& row) {
-    for (std::size_t part = 0; part < parts.size(); ++part) {
-      const std::span<const double> from = parts[part].view().row(i);
-      std::copy(from.begin(), from.end(), &row[part * m]);
-    }
-  };
   const auto width = static_cast<double>(parts.size());
   std::vector<double> g_i(parts.size() * m);
   std::vector<double> g_j(parts.size() * m);
   const auto square = [&](std::size_t i, std::size_t j) {
-    gather(i, g_i);
-    gather(j, g_j);
+    GatherRow(parts, i, g_i);
+    GatherRow(parts, j, g_j);
     return NullSquare(g_i, g_j, parts.size(), batch.weight, kernel);
   };
   CALIBD_ASSIGN_OR_RETURN(moments.mean_square, MeanOverPairs(n, width, control, square));
@@ -265,6 +287,58 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
   };
   CALIBD_ASSIGN_OR_RETURN(moments.mean_square, MeanOverPairs(n, width, control, square));
   return moments;
+}
+
+absl::StatusOr<double> EstimateNullCube(const LensBatch& batch, const Kernel& kernel,
+                                        const RunControl& control) {
+  const std::size_t n = batch.size();
+  CALIBD_RETURN_IF_ERROR(CheckSampleSize(n));
+  if (n < 3) return 0;
+  const std::vector<PredictionSet>& parts = batch.parts;
+  const std::size_t width = parts.size() * parts.front().class_count;
+  // The row of each part, as NullCube expects them.
+  std::vector<double> rows(n * width);
+  for (std::size_t i = 0; i < n; ++i)
+    GatherRow(parts, i, std::span(rows).subspan(i * width, width));
+  const auto cube = [&](std::size_t i, std::size_t j, std::size_t k) {
+    return NullCube({&rows[i * width], width}, {&rows[j * width], width}, {&rows[k * width], width},
+                    parts.size(), batch.weight, kernel);
+  };
+  const double work = 3 * static_cast<double>(width);
+  const double budget = std::max(kMinPairs, kNullPairWork / work);
+  const auto triples_per_check = static_cast<std::size_t>(std::max(1.0, kWorkPerCheck / work));
+  const auto size = static_cast<double>(n);
+  const double triples = size * (size - 1) * (size - 2) / 6;
+  double sum = 0;
+  std::size_t done = 0;
+  const auto check = [&] {
+    return done++ % triples_per_check == 0 ? control.CheckCancelled() : absl::OkStatus();
+  };
+  if (triples <= budget) {
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = i + 1; j < n; ++j) {
+        for (std::size_t k = j + 1; k < n; ++k) {
+          CALIBD_RETURN_IF_ERROR(check());
+          sum += cube(i, j, k);
+        }
+      }
+    }
+    return sum / triples;
+  }
+  constexpr std::uint64_t kSeed = 2;
+  Rng rng(kSeed);
+  const auto count = static_cast<std::size_t>(budget);
+  for (std::size_t triple = 0; triple < count; ++triple) {
+    CALIBD_RETURN_IF_ERROR(check());
+    const std::size_t i = rng.Below(static_cast<std::uint32_t>(n));
+    std::size_t j = rng.Below(static_cast<std::uint32_t>(n - 1));
+    if (j >= i) ++j;
+    std::size_t k = rng.Below(static_cast<std::uint32_t>(n - 2));
+    if (k >= std::min(i, j)) ++k;
+    if (k >= std::max(i, j)) ++k;
+    sum += cube(i, j, k);
+  }
+  return sum / static_cast<double>(count);
 }
 
 double NullTrace(std::span<const double> g_i, std::span<const double> g_j) noexcept {
@@ -296,6 +370,46 @@ double NullSquare(std::span<const double> g_i, std::span<const double> g_j, std:
     own += product * (factor * (1 - p) * (1 - q) - product);
   }
   return 4 * weight * weight * std::max(0.0, sum * sum + own);
+}
+
+double NullCube(std::span<const double> g_i, std::span<const double> g_j,
+                std::span<const double> g_k, std::size_t parts, double weight,
+                const Kernel& kernel) noexcept {
+  // Sums over the classes c of one part, or over the first class of each of several parts of two
+  // classes, with x = g_i(c), y = g_j(c), z = g_k(c) and the kernel values of the three pairs.
+  double all = 0;
+  double ij = 0;
+  double jk = 0;
+  double ki = 0;
+  double without_ij = 0;
+  double without_jk = 0;
+  double without_ki = 0;
+  const std::size_t m = g_i.size() / parts;
+  for (std::size_t part = 0; part < parts; ++part) {
+    const auto i = g_i.subspan(part * m, m);
+    const auto j = g_j.subspan(part * m, m);
+    const auto k = g_k.subspan(part * m, m);
+    const double a = kernel(i, j);
+    const double b = kernel(j, k);
+    const double c = kernel(k, i);
+    for (std::size_t at = 0; at < (parts == 1 ? m : 1); ++at) {
+      const double x = i[at];
+      const double y = j[at];
+      const double z = k[at];
+      const double product = x * y * z;
+      all += a * b * c * product * (1 - x - y - z);
+      ij += a * x * y;
+      jk += b * y * z;
+      ki += c * z * x;
+      without_ij += b * c * product;
+      without_jk += c * a * product;
+      without_ki += a * b * product;
+    }
+  }
+  // The trace of (D_i - g_i g_i') A_ij (D_j - g_j g_j') A_jk (D_k - g_k g_k') A_ki, where D is the
+  // diagonal matrix of g. The residuals of two-class parts are 2 ([y = c] - g(c)) for each sum.
+  const double trace = all + ij * without_ij + jk * without_jk + ki * without_ki - ij * jk * ki;
+  return (parts == 1 ? 1 : 8) * weight * weight * weight * trace;
 }
 
 }  // namespace calibd

@@ -286,6 +286,9 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
   if (test.replicates > 0) {
     ResamplingToProto(test, proto);
     proto.set_seed(test.seed);
+  } else if (test.null == NullHypothesis::kPearson) {
+    ResamplingToProto(test, proto);
+    proto.clear_exceedances();
   }
   proto.set_p_value_upper_bound_biased(
       BiasedPValueUpperBound(test.skce.biased, test.skce.n, result.bound));
@@ -320,8 +323,15 @@ absl::StatusOr<Precision> FromProto(v1::Provenance::Precision proto) {
 }
 
 v1::QuadraticTestResult::NullHypothesis ToProto(NullHypothesis null) {
-  return null == NullHypothesis::kForecast ? v1::QuadraticTestResult::FORECAST
-                                           : v1::QuadraticTestResult::FORM;
+  switch (null) {
+    case NullHypothesis::kForm:
+      return v1::QuadraticTestResult::FORM;
+    case NullHypothesis::kForecast:
+      return v1::QuadraticTestResult::FORECAST;
+    case NullHypothesis::kPearson:
+      break;
+  }
+  return v1::QuadraticTestResult::PEARSON;
 }
 
 absl::StatusOr<NullHypothesis> FromProto(v1::QuadraticTestResult::NullHypothesis proto) {
@@ -331,11 +341,19 @@ absl::StatusOr<NullHypothesis> FromProto(v1::QuadraticTestResult::NullHypothesis
     case v1::QuadraticTestResult::UNSPECIFIED:
     case v1::QuadraticTestResult::FORECAST:
       return NullHypothesis::kForecast;
+    case v1::QuadraticTestResult::PEARSON:
+      return NullHypothesis::kPearson;
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("is ", static_cast<int>(proto),
                        ", expected a value of calibd.v1.QuadraticTestResult.NullHypothesis"));
   }
+}
+
+absl::StatusOr<NullHypothesis> NumberNullFromProto(v1::QuadraticTestResult::NullHypothesis proto) {
+  if (proto != v1::QuadraticTestResult::PEARSON) return FromProto(proto);
+  return absl::InvalidArgumentError(
+      "is PEARSON, which only predictions of classes have: expected FORM or FORECAST");
 }
 
 v1::SimulatedStatistic StatisticToProto(double value, const ResamplingResult& result) {

@@ -98,7 +98,7 @@ absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
     const std::optional<ThresholdDecision>& declared) {
   CALIBD_RETURN_IF_ERROR(CheckUnused(request));
   ForecastEvaluationOptions options;
-  const absl::StatusOr<NullHypothesis> null = FromProto(request.null());
+  const absl::StatusOr<NullHypothesis> null = NumberNullFromProto(request.null());
   if (!null.ok()) return absl::InvalidArgumentError(absl::StrCat("null ", null.status().message()));
   options.resampling.null = *null;
   if (request.has_replicates()) options.resampling.replicates = request.replicates();

@@ -126,7 +126,7 @@ TEST_F(CalibctlServedTest, ServedNumbersEqualOfflineOnesBitForBit) {
   RunJson(
       {"model", "create", "m", "--classes", "5", "--bandwidth", "0.4", "--block-sizes", "2,7,100"});
   Send("m", files);
-  for (const char* const null : {"form", "forecast"}) {
+  for (const char* const null : {"form", "forecast", "pearson"}) {
     const nlohmann::json offline =
         RunJson({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
                  "--bandwidth", "0.4", "--block-sizes", "2,7,100", "--seed", "11", "--null", null});

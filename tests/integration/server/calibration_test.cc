@@ -328,6 +328,45 @@ TEST_F(CalibrationTest, LabelsDrawnFromThePredictionsAreTheOtherNullHypothesis) 
   EXPECT_THAT(client_->Evaluate(evaluate, &evaluation).error_message(), HasSubstr("null is 7"));
 }
 
+TEST_F(CalibrationTest, APearsonCurveReplacesTheReplicates) {
+  client_->CreateFixed("models/m", 10);
+  const PredictionSet set = Draw(600);
+  Stream("models/m", set, 100);
+  v1::RunTestRequest request;
+  request.set_model("models/m");
+  request.set_null(v1::QuadraticTestResult::PEARSON);
+  v1::QuadraticTestResult result;
+  ASSERT_TRUE(client_->RunTest(request, &result).ok());
+  LensTestOptions options;
+  options.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+  options.kernel.rule.bandwidth.fixed = result.provenance().bandwidth();
+  options.null = NullHypothesis::kPearson;
+  const auto offline = TestLens(set.view(), Lens::Canonical(), options);
+  EXPECT_EQ(result.p_value(), offline->test.p_value);
+  EXPECT_EQ(result.statistic(), result.skce_unbiased());
+  EXPECT_EQ(result.replicates(), 0);
+  EXPECT_FALSE(result.has_exceedances());
+  EXPECT_FALSE(result.has_seed());
+  EXPECT_EQ(result.replicate_upper_quantile(), result.noise_floor_unbiased().upper_quantile());
+  EXPECT_EQ(result.null(), v1::QuadraticTestResult::PEARSON);
+  EXPECT_THAT(result.null_description(), HasSubstr("a Pearson curve"));
+  request.set_replicates(999);
+  EXPECT_THAT(client_->RunTest(request, &result).error_message(),
+              HasSubstr("replicates is set, but null is PEARSON"));
+
+  // Only the tests of the lenses have a curve.
+  v1::EvaluateRequest evaluate;
+  evaluate.set_model("models/m");
+  evaluate.set_replicates(99);
+  evaluate.set_consistency_replicates(99);
+  evaluate.set_null(v1::QuadraticTestResult::PEARSON);
+  v1::Evaluation evaluation;
+  ASSERT_TRUE(client_->Evaluate(evaluate, &evaluation).ok());
+  EXPECT_EQ(evaluation.lenses(0).result().p_value(), offline->test.p_value);
+  EXPECT_EQ(evaluation.consistency_test().null(), v1::QuadraticTestResult::FORECAST);
+  EXPECT_EQ(evaluation.estimates(0).null(), v1::QuadraticTestResult::FORECAST);
+}
+
 TEST_F(CalibrationTest, DeclaredLensesHaveTheirOwnBandwidth) {
   v1::Model model;
   model.set_name("models/m");

@@ -57,7 +57,7 @@ struct EvaluationOptions {
   std::size_t test_rows = 0;
   // The null hypothesis of the tests of the lenses and of consistency resampling. With kForecast
   // the tests of the block estimators are simulated too, with `replicates` replicates, if all rows
-  // are tested.
+  // are tested. kPearson is only for the tests of the lenses: the others are those of kForecast.
   NullHypothesis null = NullHypothesis::kForm;
   std::vector<BinnedErrorSpec> binned_errors = {TopLabelBins{}, ClassWiseBins{}, UniformBins{},
                                                 MedianVarianceBins{.min_size = 100}};

@@ -24,7 +24,7 @@ struct LensTestResult {
   bool is_constant = false;
   // B of the lens and its kernel, for distribution-free bounds.
   double bound = 2;
-  // With 0 replicates only `skce` and `statistic` are set.
+  // With 0 replicates in the options only `skce` and `statistic` are set.
   BootstrapTestResult test;
   // Moments under the null hypothesis, given these predictions.
   NullMoments null_moments;
@@ -52,6 +52,9 @@ struct LensTestOptions {
   std::uint64_t seed = 0;
   // With kForecast the statistic is SKCE_uq. Above 2000 observations its kernel is approximated by
   // Fourier terms (fourier_basis.h), except over exponential kernels of two-class parts.
+  // With kPearson the statistic is SKCE_uq, the kernel must be real-valued, and unless `replicates`
+  // is 0 the test has a p-value, no replicates, and the moments of the curve as those of
+  // replicates.
   NullHypothesis null = NullHypothesis::kForm;
 };
 

@@ -46,6 +46,12 @@ struct NullMoments {
   // (tests/statistical/noise_floor_test.cc compares the quantiles with simulations).
   [[nodiscard]] NoiseFloor Unbiased() const;
   [[nodiscard]] NoiseFloor Biased() const;
+  // P(SKCE_uq >= skce_unbiased) by the Pearson curve of type III (shifted Gamma distribution) with
+  // mean, variance and skewness as for Unbiased, in (0, 1], for ONE look. mean_cube: set.
+  // Source: Widmann, Lindsten & Zachariah, NeurIPS 2019, App. G, which names Pearson curves; the
+  // third moment is (2 / (n (n - 1)))^3 n (n - 1) (n - 2) mean_cube without the terms E h_ij^3.
+  // Accuracy: tests/statistical/pearson_level_test.cc.
+  [[nodiscard]] double PearsonPValue(double skce_unbiased) const;
   // Noise floor of the block estimator; the quantile is normal. block_count >= 1, block_size >= 2.
   [[nodiscard]] NoiseFloor Block(std::int64_t block_count, std::size_t block_size) const;
 };
@@ -70,6 +76,13 @@ struct NullMoments {
                                                               const MatrixKernel& kernel,
                                                               const RunControl& control = {});
 
+// The mean of E h_ij h_jk h_ki over i < j < k after reduction by a lens, for
+// NullMoments::mean_cube: over all triples, or over about kNullPairWork / (3 m parts) triples drawn
+// with a fixed seed, at least 1000; 0 with two observations. The labels are not used.
+// Errors: FailedPrecondition if n < 2; Cancelled. Cost: O(triples x parts x classes).
+[[nodiscard]] absl::StatusOr<double> EstimateNullCube(const LensBatch& batch, const Kernel& kernel,
+                                                      const RunControl& control = {});
+
 // Work limit for random pairs, in visited matrix entries.
 inline constexpr double kNullPairWork = 2e7;
 
@@ -78,6 +91,12 @@ inline constexpr double kNullPairWork = 2e7;
 // g_k [k = l] - g_k g_l. Cost: O(parts x classes).
 [[nodiscard]] double NullSquare(std::span<const double> g_i, std::span<const double> g_j,
                                 std::size_t parts, double weight, const Kernel& kernel) noexcept;
+
+// E h_ij h_jk h_ki of three predictions, as NullSquare: tr(S_i A_ij S_j A_jk S_k A_ki), where A is
+// the diagonal matrix of kernel values. Cost: O(parts x classes).
+[[nodiscard]] double NullCube(std::span<const double> g_i, std::span<const double> g_j,
+                              std::span<const double> g_k, std::size_t parts, double weight,
+                              const Kernel& kernel) noexcept;
 
 }  // namespace calibd
 

@@ -20,6 +20,9 @@ enum class NullHypothesis {
   // from the calibration of that part; the sum over classes can be calibrated class by class and
   // still be rejected.
   kForecast,
+  // The hypothesis of kForecast, without replicates: the distribution of SKCE_uq is approximated by
+  // a Pearson curve, see NullMoments::PearsonPValue. Only for TestLens and Evaluate.
+  kPearson,
 };
 
 // The hypothesis in words, e.g. for a report.

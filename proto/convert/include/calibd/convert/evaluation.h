@@ -45,6 +45,9 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
 [[nodiscard]] v1::QuadraticTestResult::NullHypothesis ToProto(NullHypothesis null);
 [[nodiscard]] absl::StatusOr<NullHypothesis> FromProto(
     v1::QuadraticTestResult::NullHypothesis proto);
+// Of forecasts of a number, which have no Pearson curve.
+[[nodiscard]] absl::StatusOr<NullHypothesis> NumberNullFromProto(
+    v1::QuadraticTestResult::NullHypothesis proto);
 
 // Writes what every message about resampling has; its seed is optional. Proto: QuadraticTestResult,
 // ConsistencyTest or CalibrationErrorSimulation.
