@@ -219,9 +219,7 @@ absl::Status ComputeDensityError(const PredictionBatch& batch, const LossOptions
 absl::Status ComputePenalty(const ForecastBatch& batch, const PredictionBatch& classes,
                             const LossOptions& options, const RunControl& control,
                             CalibrationLoss& loss) {
-  if (IsKernelDensity(options.penalty)) {
-    return ComputeDensityError(classes, options, control, loss);
-  }
+  if (IsKernelDensity(options.penalty)) return ComputeDensityError(classes, options, control, loss);
   CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
                           batch.predicts_classes()
                               ? SumClasses(classes, batch, options, control, loss)
