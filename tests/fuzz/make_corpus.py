@@ -399,7 +399,8 @@ def make_json():
             ("update", 2, '{"model":{"description":"a"},"updateMask":"description,labelGrace"}'),
             ("history", 3, '{"resolution":"day","startTime":"2026-01-01T00:00:00Z","pageSize":5}'),
             ("evaluate", 4, '{"lenses":[{"topLabel":{}}],"seed":18446744073709551615,"null":2}'),
-            ("loss", 5, '{"mmdWeight":"-Infinity","biased":null,"outcomeKernel":{"rbf":{"gamma":1e999}}}')):
+            ("loss", 5, '{"penaltyWeight":"-Infinity","biased":null,'
+                        '"outcomeKernel":{"rbf":{"gamma":1e999}}}')):
         write("json", name, bytes([message]) + text.encode())
 
 

@@ -120,7 +120,7 @@ double Mmd(const ForecastSet& set, const Gammas& gammas, bool biased,
   options.biased = biased;
   const auto loss = ComputeLoss(set.view(), options, control);
   EXPECT_TRUE(loss.ok()) << loss.status();
-  return loss.ok() ? loss->mmd_squared : std::numeric_limits<double>::quiet_NaN();
+  return loss.ok() ? loss->penalty_value : std::numeric_limits<double>::quiet_NaN();
 }
 
 TEST(NormalPairsTest, EveryTargetAgreesWithTheDefinition) {
@@ -168,7 +168,7 @@ TEST(NormalPairsTest, ExtremeValuesAgreeWithTheGradient) {
       const auto loss = ComputeLoss(set.view(), options);
       // A gradient may exceed the range of double.
       if (loss.ok()) {
-        EXPECT_NEAR(mmd, loss->mmd_squared, 1e-15 * (1 + std::abs(loss->mmd_squared)));
+        EXPECT_NEAR(mmd, loss->penalty_value, 1e-15 * (1 + std::abs(loss->penalty_value)));
       }
     });
   };

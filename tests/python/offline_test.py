@@ -275,8 +275,8 @@ def test_a_loss_equals_that_of_calibctl_and_its_gradient_is_that_of_differences(
     np.save(tmp_path / "logits.npy", logits)
     np.save(tmp_path / "labels.npy", y)
     printed = calibctl("loss", tmp_path / "logits.npy", tmp_path / "labels.npy", "--logits",
-                       "--label-base", "0", "--mmd-weight", "3", "--bandwidth", "0.4")
-    settings = loss_pb2.LossSettings(mmd_weight=3)
+                       "--label-base", "0", "--penalty-weight", "3", "--bandwidth", "0.4")
+    settings = loss_pb2.LossSettings(penalty_weight=3)
     settings.condition.forecast.bandwidth = 0.4
 
     def at(values):
@@ -293,6 +293,15 @@ def test_a_loss_equals_that_of_calibctl_and_its_gradient_is_that_of_differences(
         assert gradient[i, k] == pytest.approx((at(moved[0]) - at(moved[1])) / (2 * step), abs=1e-8)
     settings.lens.class_wise.SetInParent()
     assert np.isfinite(at(logits))
+    density = loss_pb2.LossSettings(penalty=loss_pb2.LossSettings.KERNEL_DENSITY_L1)
+    loss, gradient = calibd.loss(p, y, settings=density)
+    assert 0 < loss.value == loss.penalty_value and gradient.shape == p.shape
+    assert loss.condition.forecast.bandwidth > 0 and not loss.condition.forecast.HasField("kernel")
+    mmce = loss_pb2.LossSettings(penalty=loss_pb2.LossSettings.MMCE)
+    squared = loss_pb2.LossSettings(biased=True)
+    squared.lens.top_label.SetInParent()
+    value = calibd.loss(p, y, settings=mmce)[0].value
+    assert value**2 == pytest.approx(calibd.loss(p, y, settings=squared)[0].value / 2, rel=1e-12)
     with pytest.raises(calibd.InvalidArgument, match="settings is 'x', expected a message LossSettings"):
         calibd.loss(p, y, settings="x")
 

@@ -40,7 +40,7 @@ Metrics TrainClasses(const TrainingStart& start, double weight) {
        Compute(
            {ForecastKind::kProbabilities, batch.probabilities, batch.class_count, batch.labels, {}},
            options)
-           .mmd_squared},
+           .penalty_value},
       {"p of SKCE", PValue(batch)}};
 }
 

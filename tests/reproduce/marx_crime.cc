@@ -22,7 +22,7 @@ Metrics TrainForecasts(const TrainingStart& start, double weight) {
   const DataSplit& split = *start.split;
   LossOptions options;
   options.outcome_kernel = RbfKernel{0.5 / Variance(split.train.targets)};
-  options.mmd_weight = weight;
+  options.penalty_weight = weight;
   const std::vector<double> forecasts = TrainNormalForecasts(
       start, {.plan = {.epochs = 60, .rate = 2e-4},
               .scale = ScaleOf(split.train.targets),
@@ -33,7 +33,7 @@ Metrics TrainForecasts(const TrainingStart& start, double weight) {
   options.gradient = false;
   return {
       {"DCE", std::sqrt(EvaluateThreshold(test, {MedianOf(split.train.targets)})->squared_error)},
-      {"individual MMD^2", Compute(test, options).mmd_squared},
+      {"individual MMD^2", Compute(test, options).penalty_value},
       {"NLL", LogScore(test)},
       {"QCE", QuantileCalibrationError(ProbabilityIntegralTransforms(test, 1))}};
 }

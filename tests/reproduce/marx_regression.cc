@@ -86,7 +86,7 @@ void TrainNumbers(NumberTable table) {
       [&](const TrainingStart& start, double weight) {
         LossOptions loss;
         loss.outcome_kernel = kernel;
-        loss.mmd_weight = weight;
+        loss.penalty_weight = weight;
         const std::vector<double> forecasts = TrainNormalForecasts(
             start, {.plan = table.plan,
                     .scale = kPublishedScale,
@@ -178,7 +178,7 @@ void ReproduceMap(const std::filesystem::path& folder) {
       Always(split), 2, 8, {0, kMmdWeight}, [&](const TrainingStart& start, double weight) {
         LossOptions loss;
         loss.outcome_kernel = kernel;
-        loss.mmd_weight = weight;
+        loss.penalty_weight = weight;
         const std::vector<double> forecasts =
             TrainNormalForecasts(start, {.plan = {.epochs = 60, .rate = 5e-4, .most_norm = .5},
                                          .scale = ScaleOf(split->train.targets),

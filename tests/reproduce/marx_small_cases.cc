@@ -54,8 +54,8 @@ CalibrationLoss Compute(const testing::ForecastSet& set, LossOptions options, bo
 
 void CompareBoth(const testing::ForecastSet& set, const LossOptions& options, const json& unbiased,
                  const json& biased, Comparison& comparison) {
-  comparison.Compare(Compute(set, options, false).mmd_squared, unbiased);
-  comparison.Compare(Compute(set, options, true).mmd_squared, biased);
+  comparison.Compare(Compute(set, options, false).penalty_value, unbiased);
+  comparison.Compare(Compute(set, options, true).penalty_value, biased);
 }
 
 // Every discrepancy and gradient of the case; a key names the form and the estimator.
@@ -69,7 +69,7 @@ void CompareClasses(const json& small, Comparison& comparison) {
           small, name.substr(prefix.size(), name.size() - prefix.size() - suffix));
     };
     if (key.starts_with("mmd_")) {
-      comparison.Compare(Compute(classes, options_of("mmd_"), biased).mmd_squared, expected);
+      comparison.Compare(Compute(classes, options_of("mmd_"), biased).penalty_value, expected);
     } else if (key.starts_with("grad_p_")) {
       comparison.CompareAll(Compute(classes, options_of("grad_p_"), biased).gradient,
                             testing::Flatten(expected));

@@ -15,7 +15,7 @@ Network TrainClassifier(const TrainingStart& start, const TrainingPlan& plan, do
                         bool best_epoch) {
   const DataSplit& split = *start.split;
   LossOptions options;
-  options.mmd_weight = weight;
+  options.penalty_weight = weight;
   const auto gradient_of = [&](const std::vector<std::size_t>& rows, const Matrix& logits) {
     std::vector<std::int32_t> truth;
     for (const std::size_t row : rows) {

@@ -49,7 +49,7 @@ double LogScore(const ForecastBatch& batch) {
   options.outcome_kernel = PitMinKernel();
   options.condition = NoCondition();
   options.biased = true;
-  options.mmd_weight = 0;
+  options.penalty_weight = 0;
   options.gradient = false;
   double sum = 0;
   for (std::size_t first = 0; first < batch.size(); first += kPiece) {

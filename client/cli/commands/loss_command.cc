@@ -42,7 +42,8 @@ struct LossCommandOptions {
   std::string quantiles;
   // The levels of the quantiles.
   std::vector<double> levels;
-  // If it is empty, canonical or distribution.
+  std::string penalty = "mmd";
+  // If it is empty, canonical or distribution, or top_label for MMCE.
   std::string form;
   // If it is empty, the form chooses it.
   std::string outcome_kernel;
@@ -53,7 +54,7 @@ struct LossCommandOptions {
   std::optional<double> threshold;
   double threshold_alpha = 0.5;
   bool biased = false;
-  std::optional<double> mmd_weight;
+  std::optional<double> penalty_weight;
   // Where the gradient is written; empty: nowhere.
   std::string gradient_path;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
@@ -204,8 +205,29 @@ absl::StatusOr<std::pair<std::string, NumberForecastKind>> ChooseNumbers(
   return std::pair(path, std::move(kind));
 }
 
+constexpr Penalty kPenalties[] = {Penalty::kMmd, Penalty::kMmce, Penalty::kWeightedMmce,
+                                  Penalty::kKernelDensityL1, Penalty::kKernelDensityL2};
+const char* DescribePenalty(Penalty penalty) {
+  switch (penalty) {
+    case Penalty::kMmd:
+      break;
+    case Penalty::kMmce:
+      return "maximum mean calibration error (MMCE)";
+    case Penalty::kWeightedMmce:
+      return "maximum mean calibration error (MMCE), correct and wrong rows weighted alike";
+    case Penalty::kKernelDensityL1:
+      return "absolute calibration error (ECE-KDE, p = 1)";
+    case Penalty::kKernelDensityL2:
+      return "squared calibration error (ECE-KDE, p = 2)";
+  }
+  return "squared discrepancy (MMD^2)";
+}
+
 absl::Status SetClassForm(const LossCommandOptions& options, LossOptions& loss) {
-  if (options.form == "top_label") {
+  for (const Penalty penalty : kPenalties) {
+    if (options.penalty == PenaltyName(penalty)) loss.penalty = penalty;
+  }
+  if (options.form == "top_label" || (options.form.empty() && IsMmce(loss.penalty))) {
     loss.lens = Lens::TopLabel();
   } else if (options.form == "marginal") {
     loss.lens = Lens::ClassWise();
@@ -286,8 +308,8 @@ std::string Describe(const ForecastBatch& batch, const LossOptions& options,
     absl::StrAppendFormat(&text, "  negative log likelihood %.6g\n",
                           loss.negative_log_likelihood());
   }
-  absl::StrAppendFormat(&text, "  squared discrepancy (MMD^2) %.6g, %s\n", loss.mmd_squared(),
-                        options.biased ? "biased" : "unbiased");
+  absl::StrAppendFormat(&text, "  %s %.6g", DescribePenalty(options.penalty), loss.penalty_value());
+  text += options.penalty != Penalty::kMmd ? "\n" : options.biased ? ", biased\n" : ", unbiased\n";
   if (loss.has_outcome_kernel()) {
     absl::StrAppend(&text, "  outcome kernel: ", DescribeFields(loss.outcome_kernel()), "\n");
   }
@@ -308,7 +330,10 @@ absl::Status WithOptionNames(const absl::Status& status) {
                          {"outcome_kernel ", "--outcome-kernel "},
                          {"condition.forecast.", "--"},
                          {"condition.features.", "--"},
-                         {"mmd_weight", "--mmd-weight"}});
+                         {"penalty_weight", "--penalty-weight"},
+                         {"the penalty", "--penalty"},
+                         {"lens is", "--form is"},
+                         {"biased is", "--biased is"}});
   return {status.code(), message};
 }
 
@@ -360,7 +385,7 @@ void DropInvalidLogits(Input& input) {
 absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& options) {
   LossOptions loss;
   loss.biased = options.biased;
-  loss.mmd_weight = options.mmd_weight;
+  loss.penalty_weight = options.penalty_weight;
   loss.gradient = !options.gradient_path.empty();
   if (!options.normals.empty() || !options.samples.empty() || !options.quantiles.empty()) {
     CALIBD_ASSIGN_OR_RETURN(auto chosen, ChooseNumbers(options));
@@ -411,7 +436,10 @@ void AddLossCommand(CLI::App& app, Context& context) {
       Run);
   command->footer(
       "Examples: calibctl loss predictions.csv labels.csv --label-base 0\n"
-      "          calibctl loss logits.npy labels.npy --logits --mmd-weight 100 --gradient g.npy\n"
+      "          calibctl loss logits.npy labels.npy --logits --penalty-weight 100 --gradient "
+      "g.npy\n"
+      "          calibctl loss logits.npy labels.npy --logits --penalty weighted_mmce --gradient "
+      "g.npy\n"
       "          calibctl loss --normals demand.csv --form quantile\n"
       "          calibctl loss --normals demand.csv --form decision --outcome-kernel tanh:20:5\n"
       "Normal forecasts have the columns mean, standard_deviation and outcome; samples have a "
@@ -469,20 +497,28 @@ void AddLossCommand(CLI::App& app, Context& context) {
           ->check(CLI::IsMember({"total_variation", "cityblock", "euclidean", "gaussian"}));
   auto* const bandwidth = command->add_option(
       "--bandwidth", options->bandwidth,
-      "its bandwidth, > 0; default: the median, or 0.4 (gaussian 0.16) for one probability");
-  options->of_classes.assign(of_classes.begin(), of_classes.end());
-  options->of_classes.insert(options->of_classes.end(), {kernel, bandwidth});
+      "its bandwidth, > 0; default: the median, or 0.4 (gaussian 0.16) for one probability; of a "
+      "kernel density the likeliest");
   command->add_option(
       "--gamma", options->gamma,
       "gamma of the kernel of the forecasts or features of a number, > 0; default: by the "
       "median of their distances");
+  auto* const penalty =
+      command
+          ->add_option("--penalty", options->penalty,
+                       "what is measured, of classes: mmd (default), mmce or weighted_mmce of the "
+                       "largest probability, kernel_density_l1 or kernel_density_l2 (ECE-KDE)")
+          ->check(CLI::IsMember(
+              {"mmd", "mmce", "weighted_mmce", "kernel_density_l1", "kernel_density_l2"}));
   command->add_flag("--biased", options->biased,
                     "average over all pairs of rows, instead of the pairs of different rows");
-  command->add_option("--mmd-weight", options->mmd_weight,
-                      "add this times the squared discrepancy to the mean negative log likelihood");
+  command->add_option("--penalty-weight", options->penalty_weight,
+                      "add this times the penalty to the mean negative log likelihood");
   command->add_option("--gradient", options->gradient_path,
                       "write the gradient to this file (NPY), in the shape of the forecasts");
   AddThreadsOption(*command, options->threads);
+  options->of_classes.assign(of_classes.begin(), of_classes.end());
+  options->of_classes.insert(options->of_classes.end(), {kernel, bandwidth, penalty});
 }
 
 }  // namespace calibd::cli

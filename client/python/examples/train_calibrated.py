@@ -16,7 +16,7 @@ class CalibrationLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(context, logits, labels, weight, bandwidth):
-        settings = loss_pb2.LossSettings(mmd_weight=weight)
+        settings = loss_pb2.LossSettings(penalty_weight=weight)
         settings.condition.forecast.bandwidth = bandwidth
         loss, gradient = calibd.loss(logits.detach(), labels, kind="logits", settings=settings)
         context.save_for_backward(torch.as_tensor(gradient, dtype=logits.dtype, device=logits.device))

@@ -266,7 +266,7 @@ absl::Status CheckForecastOptions(const NumberForecastKind& kind,
     return CheckLossOptions(none, {.lens = Lens::Canonical(),
                                    .outcome_kernel = options.outcome_kernel,
                                    .condition = NoCondition(),
-                                   .mmd_weight = {}});
+                                   .penalty_weight = {}});
   }
   if (options.outcome_kernel.has_value()) {
     return absl::InvalidArgumentError(

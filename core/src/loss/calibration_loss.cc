@@ -13,6 +13,7 @@
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "loss/distribution_matching.h"
+#include "loss/kernel_density_error.h"
 #include "loss/number_pairs.h"
 
 namespace calibd {
@@ -94,15 +95,41 @@ absl::StatusOr<ConditionPtr> MakeClassCondition(const PredictionBatch& batch, co
   return MakePointCondition(part.shown, kernel, 1);
 }
 
+// The class of row i that part p of a scalar lens shows.
+std::size_t ShownClass(const PredictionBatch& batch, const Lens& lens, std::size_t p,
+                       std::size_t i) {
+  if (!std::holds_alternative<TopLabelLens>(lens.kind())) return p;
+  const std::span<const double> row = batch.row(i);
+  return static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+}
+
+// The weights of kWeightedMmce; all 0 if all rows are correct, or all are wrong.
+std::vector<double> CorrectnessWeights(const PredictionBatch& batch, const ClassPart& part) {
+  const std::size_t n = batch.size();
+  const auto is_correct = [&](std::size_t i) {
+    return static_cast<std::size_t>(batch.labels[i]) == part.columns[i];
+  };
+  std::size_t correct = 0;
+  for (std::size_t i = 0; i < n; ++i) correct += is_correct(i) ? 1U : 0U;
+  std::vector<double> weights(n);
+  if (correct == 0 || correct == n) return weights;
+  for (std::size_t i = 0; i < n; ++i) {
+    weights[i] =
+        static_cast<double>(n) / static_cast<double>(is_correct(i) ? correct : n - correct);
+  }
+  return weights;
+}
+
 // Sums the pairs of predictions of classes, over the parts of the lens.
 absl::StatusOr<PairSums> SumClasses(const PredictionBatch& batch, const ForecastBatch& given,
                                     const LossOptions& options, const RunControl& control,
                                     CalibrationLoss& loss) {
   const std::size_t n = batch.size();
   const bool scalar = options.lens.is_scalar();
-  const bool top_label = std::holds_alternative<TopLabelLens>(options.lens.kind());
+  // The MMCE is a mean over all pairs.
+  const bool biased = options.biased || IsMmce(options.penalty);
   // Equal and different classes differ by this factor in k_y, see MakeClassTerms.
-  double scale = scalar ? 2 : 1;
+  double scale = scalar && options.penalty == Penalty::kMmd ? 2 : 1;
   if (options.outcome_kernel.has_value()) {
     const double gamma = std::get<RbfKernel>(*options.outcome_kernel).gamma.value();
     scale *= -std::expm1(scalar ? -gamma : -2 * gamma);
@@ -117,24 +144,23 @@ absl::StatusOr<PairSums> SumClasses(const PredictionBatch& batch, const Forecast
   const std::size_t parts = options.lens.parts(batch.class_count);
   for (std::size_t p = 0; p < parts; ++p) {
     ClassPart part = !scalar ? AllClasses(batch) : OneClassEach(batch, [&](std::size_t i) {
-      const std::span<const double> row = batch.row(i);
-      return top_label
-                 ? static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin())
-                 : p;
+      return ShownClass(batch, options.lens, p, i);
     });
     ConditionPtr own;
     if (forecast != nullptr) {
       CALIBD_ASSIGN_OR_RETURN(own,
                               MakeClassCondition(batch, options.lens, part, *forecast, control));
     }
-    const auto terms = MakeClassTerms(std::move(part.residuals), scale);
+    std::vector<double> weights;
+    if (options.penalty == Penalty::kWeightedMmce) weights = CorrectnessWeights(batch, part);
+    const auto terms = MakeClassTerms(std::move(part.residuals), scale, std::move(weights));
     const std::span<double> out = scalar ? std::span<double>(gradient) : loss.gradient;
     const ConditionTerms& given_terms = own != nullptr ? *own : *fixed;
     const double operations = LossPairOperations(given, options);
     CALIBD_ASSIGN_OR_RETURN(
         const PairSums sums,
         options.gradient
-            ? SumPairsWithGradient(n, *terms, given_terms, options.biased, operations, out, control)
+            ? SumPairsWithGradient(n, *terms, given_terms, biased, operations, out, control)
             : SumPairs(n, *MakeProducts(*terms, given_terms), operations, control));
     total.off_diagonal += sums.off_diagonal;
     total.diagonal += sums.diagonal;
@@ -143,6 +169,72 @@ absl::StatusOr<PairSums> SumClasses(const PredictionBatch& batch, const Forecast
     }
   }
   return total;
+}
+
+// The error by a kernel density estimate, summed over the parts of the lens, and its gradient.
+absl::Status ComputeDensityError(const PredictionBatch& batch, const LossOptions& options,
+                                 const RunControl& control, CalibrationLoss& loss) {
+  const bool scalar = options.lens.is_scalar();
+  std::vector<KernelDensityError> parts;
+  std::vector<std::vector<std::size_t>> columns;
+  const std::size_t count = scalar ? options.lens.parts(batch.class_count) : 1;
+  for (std::size_t p = 0; p < count; ++p) {
+    std::vector<std::size_t> labels(batch.labels.begin(), batch.labels.end());
+    if (!scalar) {
+      parts.emplace_back(batch.probabilities, batch.class_count, std::move(labels));
+      continue;
+    }
+    ClassPart part =
+        OneClassEach(batch, [&](std::size_t i) { return ShownClass(batch, options.lens, p, i); });
+    for (std::size_t i = 0; i < batch.size(); ++i) labels[i] = labels[i] == part.columns[i] ? 0 : 1;
+    parts.emplace_back(part.shown.values, 1, std::move(labels));
+    columns.push_back(std::move(part.columns));
+  }
+  std::optional<double>& bandwidth = std::get<ForecastCondition>(loss.condition).bandwidth;
+  if (!bandwidth.has_value()) {
+    const std::vector<double> bandwidths = DensityBandwidths();
+    std::vector<double> likelihoods(bandwidths.size());
+    for (const KernelDensityError& part : parts) {
+      CALIBD_ASSIGN_OR_RETURN(const std::vector<double> own,
+                              part.LogLikelihoods(bandwidths, control));
+      for (std::size_t h = 0; h < own.size(); ++h) likelihoods[h] += own[h];
+    }
+    const auto best = std::max_element(likelihoods.begin(), likelihoods.end());
+    bandwidth = bandwidths[static_cast<std::size_t>(best - likelihoods.begin())];
+  }
+  const int norm = options.penalty == Penalty::kKernelDensityL1 ? 1 : 2;
+  std::vector<double> gradient(scalar && options.gradient ? batch.size() : 0);
+  for (std::size_t p = 0; p < count; ++p) {
+    const std::span<double> out = scalar ? std::span<double>(gradient) : loss.gradient;
+    CALIBD_ASSIGN_OR_RETURN(const double error, parts[p].Compute(*bandwidth, norm, out, control));
+    loss.penalty_value += error;
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      loss.gradient[i * batch.class_count + columns[p][i]] += gradient[i];
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Sets the penalty and its gradient with respect to the values, or to the probabilities of classes.
+absl::Status ComputePenalty(const ForecastBatch& batch, const PredictionBatch& classes,
+                            const LossOptions& options, const RunControl& control,
+                            CalibrationLoss& loss) {
+  if (IsKernelDensity(options.penalty)) return ComputeDensityError(classes, options, control, loss);
+  CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
+                          batch.predicts_classes()
+                              ? SumClasses(classes, batch, options, control, loss)
+                              : SumNumbers(batch, options, control, loss));
+  const auto size = static_cast<double>(batch.size());
+  const double biased = (sums.off_diagonal + sums.diagonal) / size / size;
+  if (options.penalty == Penalty::kMmd) {
+    loss.penalty_value = options.biased ? biased : sums.off_diagonal / size / (size - 1);
+    return absl::OkStatus();
+  }
+  // Rounding may make a sum of 0 negative.
+  loss.penalty_value = std::sqrt(std::max(biased, 0.0));
+  const double slope = loss.penalty_value > 0 ? 0.5 / loss.penalty_value : 0;
+  for (double& value : loss.gradient) value *= slope;
+  return absl::OkStatus();
 }
 
 // Replaces derivatives with respect to softmax probabilities by those with respect to the logits.
@@ -211,11 +303,14 @@ absl::StatusOr<CalibrationLoss> ComputeLoss(const ForecastBatch& batch, const Lo
                                             const RunControl& control) {
   CALIBD_RETURN_IF_ERROR(CheckLossOptions(batch, options));
   const std::size_t n = batch.size();
-  if (n < 2 && !options.biased) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("not enough data: ", n, " row, the unbiased estimator needs 2"));
+  if (n < 2 && !options.biased && !IsMmce(options.penalty)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "not enough data: ", n, " row, ",
+        IsKernelDensity(options.penalty) ? "a kernel density" : "the unbiased estimator",
+        " needs 2"));
   }
   CalibrationLoss loss;
+  loss.penalty = options.penalty;
   loss.outcome_kernel = options.outcome_kernel;
   loss.condition = options.condition;
   if (options.gradient) loss.gradient.resize(batch.values.size());
@@ -228,17 +323,12 @@ absl::StatusOr<CalibrationLoss> ComputeLoss(const ForecastBatch& batch, const Lo
     }
   }
   const PredictionBatch classes{probabilities, batch.labels, batch.width};
-  CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
-                          batch.predicts_classes()
-                              ? SumClasses(classes, batch, options, control, loss)
-                              : SumNumbers(batch, options, control, loss));
+  CALIBD_RETURN_IF_ERROR(ComputePenalty(batch, classes, options, control, loss));
   const auto size = static_cast<double>(n);
-  loss.mmd_squared = options.biased ? (sums.off_diagonal + sums.diagonal) / size / size
-                                    : sums.off_diagonal / size / (size - 1);
-  loss.value = loss.mmd_squared;
+  loss.value = loss.penalty_value;
   if (batch.kind == ForecastKind::kLogits) ToLogits(classes, loss.gradient);
-  if (options.mmd_weight.has_value()) {
-    for (double& value : loss.gradient) value *= *options.mmd_weight;
+  if (options.penalty_weight.has_value()) {
+    for (double& value : loss.gradient) value *= *options.penalty_weight;
     double likelihood = 0;
     for (std::size_t i = 0; i < n; ++i) {
       likelihood += batch.predicts_classes() ? ClassLikelihood(batch, i, classes.row(i),
@@ -246,7 +336,7 @@ absl::StatusOr<CalibrationLoss> ComputeLoss(const ForecastBatch& batch, const Lo
                                              : NormalLikelihood(batch, i, 1 / size, loss.gradient);
     }
     loss.negative_log_likelihood = likelihood / size;
-    loss.value = *loss.negative_log_likelihood + *options.mmd_weight * loss.mmd_squared;
+    loss.value = *loss.negative_log_likelihood + *options.penalty_weight * loss.penalty_value;
   }
   CALIBD_RETURN_IF_ERROR(CheckFinite(loss));
   return loss;
@@ -261,11 +351,17 @@ double LossMemory(const ForecastBatch& batch, const LossOptions& options) noexce
   const double median = NeedsMedian(batch, options) ? sizeof(double) * n * n / 2
                         : batch.predicts_classes()  ? 1 << 24
                                                     : 0;
-  return median + sizeof(double) * (8 * values + 2 * points + 16 * n);
+  // Kernels of some rows with all others in each thread, of which there are at most 64.
+  const double density = IsKernelDensity(options.penalty) ? 64 * 64 * n + 8 * values : 0;
+  return median + sizeof(double) * (density + 8 * values + 2 * points + 16 * n);
 }
 
 double LossPairOperations(const ForecastBatch& batch, const LossOptions& options) noexcept {
   const auto width = static_cast<double>(batch.width);
+  if (IsKernelDensity(options.penalty)) {
+    const double columns = options.lens.is_canonical() ? width : 2;
+    return 60 + 4 * columns;
+  }
   const double condition =
       std::holds_alternative<FeatureCondition>(options.condition)
           ? 3 * static_cast<double>(std::get<FeatureCondition>(options.condition).values.size()) /

@@ -30,11 +30,19 @@ constexpr double kTermsPerCheck = 1 << 20;
 
 class ClassTerms final : public OutcomeTerms {
  public:
-  ClassTerms(Points residuals, double scale) : residuals_(std::move(residuals)), scale_(scale) {}
+  ClassTerms(Points residuals, double scale, std::vector<double> weights)
+      : residuals_(std::move(residuals)), weights_(std::move(weights)), scale_(scale) {
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      for (std::size_t k = 0; k < residuals_.width; ++k) {
+        residuals_.values[i * residuals_.width + k] *= weights_[i];
+      }
+    }
+  }
 
   void Compute(PairRow row, std::span<const double> weights, std::span<double> terms,
                std::span<double> gradient) const override {
     const std::span<const double> own = residuals_.row(row.i);
+    const double slope = weights_.empty() ? scale_ : scale_ * weights_[row.i];
     for (std::size_t j = 0; j < terms.size(); ++j) {
       const std::span<const double> other = residuals_.row(row.first + j);
       // Four sums break the chain of dependent additions; their order is fixed.
@@ -45,13 +53,15 @@ class ClassTerms final : public OutcomeTerms {
       }
       for (; k < own.size(); ++k) sums[0] += own[k] * other[k];
       terms[j] = scale_ * ((sums[0] + sums[1]) + (sums[2] + sums[3]));
-      const double factor = scale_ * weights[j];
+      const double factor = slope * weights[j];
       for (k = 0; k < gradient.size(); ++k) gradient[k] -= factor * other[k];
     }
   }
 
  private:
-  const Points residuals_;
+  // With their weights.
+  Points residuals_;
+  const std::vector<double> weights_;
   const double scale_;
 };
 
@@ -201,8 +211,9 @@ std::size_t ColumnsAtOnce(double pair_operations) noexcept {
       std::clamp<double>(kTermsPerCheck / pair_operations, 1, kMaxPairColumns));
 }
 
-std::unique_ptr<const OutcomeTerms> MakeClassTerms(Points residuals, double scale) {
-  return std::make_unique<ClassTerms>(std::move(residuals), scale);
+std::unique_ptr<const OutcomeTerms> MakeClassTerms(Points residuals, double scale,
+                                                   std::vector<double> weights) {
+  return std::make_unique<ClassTerms>(std::move(residuals), scale, std::move(weights));
 }
 std::unique_ptr<const OutcomeTerms> MakeLevelTerms(const ForecastBatch& batch,
                                                    std::span<const double> levels) {

@@ -68,8 +68,9 @@ struct Points {
 };
 
 // A_ij = scale <r_i, r_j> with the residuals r_i = e_{y_i} - q_i, for any k_y that only knows
-// whether classes are equal; theta_i = q_i.
-[[nodiscard]] std::unique_ptr<const OutcomeTerms> MakeClassTerms(Points residuals, double scale);
+// whether classes are equal; theta_i = q_i. weights: of the residuals, n of them; empty: all are 1.
+[[nodiscard]] std::unique_ptr<const OutcomeTerms> MakeClassTerms(Points residuals, double scale,
+                                                                 std::vector<double> weights = {});
 // batch: Normal forecasts, or samples with ascending draws. RbfKernel has its gamma. Samples: no
 // kernel of the probability integral transform.
 [[nodiscard]] std::unique_ptr<const OutcomeTerms> MakeNormalTerms(const ForecastBatch& batch,

@@ -145,7 +145,7 @@ absl::StatusOr<IndividualTestResult> TestIndividual(const PredictionBatch& batch
       ComputeLoss(
           {ForecastKind::kProbabilities, batch.probabilities, batch.class_count, batch.labels, {}},
           loss, control.WithoutProgress()));
-  result.mmd_squared = exact.mmd_squared;
+  result.mmd_squared = exact.penalty_value;
   double diagonal = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const std::span<const double> q = batch.row(i);

@@ -134,6 +134,31 @@ bool IsLossLens(const Lens& lens) {
          std::holds_alternative<ClassWiseLens>(lens.kind());
 }
 
+// The parts of the squared discrepancy that other penalties do not have.
+absl::Status CheckPenalty(const ForecastBatch& batch, const LossOptions& options) {
+  if (options.penalty == Penalty::kMmd) return absl::OkStatus();
+  const char* const name = PenaltyName(options.penalty);
+  const auto fault = [&](const char* field, const char* expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ", expected ", expected, " for the penalty ", name));
+  };
+  if (!batch.predicts_classes()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("penalty is ", name, ", expected mmd for forecasts of numbers"));
+  }
+  const auto* const condition = std::get_if<ForecastCondition>(&options.condition);
+  if (condition == nullptr) return fault("condition is not forecast", "forecast");
+  if (options.outcome_kernel.has_value()) return fault("outcome_kernel is set", "none");
+  if (options.biased) return fault("biased is set", "none");
+  if (IsMmce(options.penalty)) {
+    if (std::holds_alternative<TopLabelLens>(options.lens.kind())) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("lens is ", options.lens.name(),
+                                                   ", expected top_label for the penalty ", name));
+  }
+  if (condition->distance == Distance::kTotalVariation) return absl::OkStatus();
+  return fault("condition.forecast.kernel is set", "none");
+}
+
 bool IsAbove(const ForecastBatch& batch, std::size_t i, double threshold, double alpha,
              std::span<const double> levels) {
   const std::span<const double> row = batch.row(i);
@@ -148,6 +173,29 @@ bool IsAbove(const ForecastBatch& batch, std::size_t i, double threshold, double
 }
 
 }  // namespace
+
+bool IsMmce(Penalty penalty) noexcept {
+  return penalty == Penalty::kMmce || penalty == Penalty::kWeightedMmce;
+}
+bool IsKernelDensity(Penalty penalty) noexcept {
+  return penalty == Penalty::kKernelDensityL1 || penalty == Penalty::kKernelDensityL2;
+}
+
+const char* PenaltyName(Penalty penalty) noexcept {
+  switch (penalty) {
+    case Penalty::kMmd:
+      break;
+    case Penalty::kMmce:
+      return "mmce";
+    case Penalty::kWeightedMmce:
+      return "weighted_mmce";
+    case Penalty::kKernelDensityL1:
+      return "kernel_density_l1";
+    case Penalty::kKernelDensityL2:
+      return "kernel_density_l2";
+  }
+  return "mmd";
+}
 
 GroupCondition ThresholdCondition(const ForecastBatch& batch, double threshold, double alpha,
                                   std::span<const double> levels) {
@@ -168,22 +216,23 @@ absl::Status CheckLossOptions(const ForecastBatch& batch, const LossOptions& opt
     return absl::InvalidArgumentError(
         absl::StrCat("lens is ", options.lens.name(), ", expected none for forecasts of numbers"));
   }
-  if ((options.gradient || options.mmd_weight.has_value()) &&
+  if ((options.gradient || options.penalty_weight.has_value()) &&
       batch.kind == ForecastKind::kQuantiles) {
     return absl::InvalidArgumentError(
-        "gradient or mmd_weight is set, expected none for quantiles, which have neither");
+        "gradient or penalty_weight is set, expected none for quantiles, which have neither");
   }
-  if (options.mmd_weight.has_value()) {
-    const double weight = *options.mmd_weight;
+  if (options.penalty_weight.has_value()) {
+    const double weight = *options.penalty_weight;
     if (!(weight >= 0) || !std::isfinite(weight)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("mmd_weight is ", weight, ", expected a finite number >= 0"));
+          absl::StrCat("penalty_weight is ", weight, ", expected a finite number >= 0"));
     }
     if (batch.kind == ForecastKind::kSamples) {
       return absl::InvalidArgumentError(
-          "mmd_weight is set, expected none for samples, which have no likelihood");
+          "penalty_weight is set, expected none for samples, which have no likelihood");
     }
   }
+  CALIBD_RETURN_IF_ERROR(CheckPenalty(batch, options));
   CALIBD_RETURN_IF_ERROR(CheckOutcomeKernel(batch, options.outcome_kernel));
   return std::visit([&](const auto& condition) { return CheckCondition(batch, condition); },
                     options.condition);

@@ -130,7 +130,7 @@ LossOptions OptionsOf(const ForecastTestOptions& options) {
           .outcome_kernel = options.outcome_kernel,
           .condition = options.condition,
           .biased = false,
-          .mmd_weight = {},
+          .penalty_weight = {},
           .gradient = false};
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/dirichlet_kernel.h"
 #include "base/exponential.h"
 #include "base/matrix_view.h"
 #include "calibd/core/status_macros.h"
@@ -16,37 +17,10 @@ namespace {
 
 // Rows of which the density kernels are computed together.
 constexpr Eigen::Index kTileRows = 32;
-// Probabilities below this are this in logarithms.
-constexpr double kLeastProbability = 1e-300;
 
 std::size_t BinOf(double p, std::size_t bins) {
   const double bin = std::ceil(p * static_cast<double>(bins));
   return static_cast<std::size_t>(std::clamp(bin, 1.0, static_cast<double>(bins))) - 1;
-}
-
-// One column p becomes the two classes (p, 1 - p).
-RowMatrix Classes(const ResidualSample& sample) {
-  const MatrixView predictions = ViewRows(sample.predictions, sample.columns);
-  if (sample.columns > 1) return predictions;
-  RowMatrix classes(predictions.rows(), 2);
-  classes << predictions, 1 - predictions.array();
-  return classes;
-}
-
-// ln B_j of Eq. 11 for each row x_j of the fit.
-Eigen::ArrayXd LogNormalizers(const RowMatrix& classes, double bandwidth) {
-  // lgamma writes a global variable.
-  int sign = 0;
-  Eigen::ArrayXd result(classes.rows());
-  for (Eigen::Index j = 0; j < classes.rows(); ++j) {
-    double sum = 0;
-    for (Eigen::Index k = 0; k < classes.cols(); ++k) {
-      sum += ::lgamma_r(classes(j, k) / bandwidth + 1, &sign);
-    }
-    const double total = classes.row(j).sum() / bandwidth + static_cast<double>(classes.cols());
-    result(j) = sum - ::lgamma_r(total, &sign);
-  }
-  return result;
 }
 
 // The first columns of the part of a lens.
@@ -164,9 +138,9 @@ FunctionValues EvaluateDebiasedBins(const ResidualSample& fit, const ResidualSam
 absl::StatusOr<std::vector<FunctionValues>> EvaluateKernelDensity(
     const ResidualSample& fit, const ResidualSample& rows, std::span<const double> bandwidths,
     const RunControl& control) {
-  const RowMatrix centers = Classes(fit);
+  const RowMatrix centers = SimplexRows(ViewRows(fit.predictions, fit.columns));
   const MatrixView predictions = ViewRows(rows.predictions, rows.columns);
-  const RowMatrix log_rows = Classes(rows).array().max(kLeastProbability).log();
+  const RowMatrix log_rows = LogProbabilities(SimplexRows(predictions));
   const Eigen::MatrixXd labels =
       ViewRows(fit.predictions, fit.columns) - ViewRows(fit.residuals, fit.columns);
 

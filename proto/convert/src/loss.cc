@@ -46,6 +46,25 @@ absl::StatusOr<Condition> FromProto(const v1::Condition& proto) {
                            .gamma = Optional(forecast.has_gamma(), forecast.gamma())};
 }
 
+absl::StatusOr<Penalty> FromProto(v1::LossSettings::Penalty penalty) {
+  switch (penalty) {
+    case v1::LossSettings::UNSPECIFIED:
+    case v1::LossSettings::MMD:
+      return Penalty::kMmd;
+    case v1::LossSettings::MMCE:
+      return Penalty::kMmce;
+    case v1::LossSettings::WEIGHTED_MMCE:
+      return Penalty::kWeightedMmce;
+    case v1::LossSettings::KERNEL_DENSITY_L1:
+      return Penalty::kKernelDensityL1;
+    case v1::LossSettings::KERNEL_DENSITY_L2:
+      return Penalty::kKernelDensityL2;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("penalty is ", static_cast<int>(penalty),
+                                                     ", expected a value of LossSettings.Penalty"));
+  }
+}
+
 void Put(const RbfKernel& kernel, v1::OutcomeKernel& out) {
   v1::OutcomeKernel::Rbf& rbf = *out.mutable_rbf();
   if (kernel.gamma.has_value()) rbf.set_gamma(*kernel.gamma);
@@ -127,15 +146,19 @@ v1::Condition ToProto(const Condition& condition) {
 
 absl::StatusOr<LossOptions> FromProto(const v1::LossSettings& settings, std::size_t width) {
   LossOptions options;
+  CALIBD_ASSIGN_OR_RETURN(options.penalty, FromProto(settings.penalty()));
   const absl::StatusOr<Lens> lens = convert::FromProto(settings.lens(), width);
   if (!lens.ok()) return PrefixedError("lens ", lens.status());
   options.lens = *lens;
+  if (IsMmce(options.penalty) && settings.lens().kind_case() == v1::Lens::KIND_NOT_SET) {
+    options.lens = Lens::TopLabel();
+  }
   if (settings.outcome_kernel().kind_case() != v1::OutcomeKernel::KIND_NOT_SET) {
     options.outcome_kernel = FromProto(settings.outcome_kernel());
   }
   CALIBD_ASSIGN_OR_RETURN(options.condition, FromProto(settings.condition()));
   options.biased = settings.biased();
-  options.mmd_weight = Optional(settings.has_mmd_weight(), settings.mmd_weight());
+  options.penalty_weight = Optional(settings.has_penalty_weight(), settings.penalty_weight());
   return options;
 }
 
@@ -145,11 +168,12 @@ v1::CalibrationLoss ToProto(const CalibrationLoss& loss) {
   if (loss.negative_log_likelihood.has_value()) {
     proto.set_negative_log_likelihood(*loss.negative_log_likelihood);
   }
-  proto.set_mmd_squared(loss.mmd_squared);
+  proto.set_penalty_value(loss.penalty_value);
   if (loss.outcome_kernel.has_value()) {
     *proto.mutable_outcome_kernel() = ToProto(*loss.outcome_kernel);
   }
   *proto.mutable_condition() = ToProto(loss.condition);
+  if (IsKernelDensity(loss.penalty)) proto.mutable_condition()->mutable_forecast()->clear_kernel();
   return proto;
 }
 

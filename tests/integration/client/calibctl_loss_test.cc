@@ -66,7 +66,7 @@ TEST_F(CalibctlLossTest, FormsOfClassesMatchTheSmallCases) {
   };
   EXPECT_LT(RelativeDifference(with({}).at("value"), small.at("mmd_canonical_identity_unbiased")),
             1e-9);
-  EXPECT_LT(RelativeDifference(with({"--biased", "--form", "top_label"}).at("mmdSquared"),
+  EXPECT_LT(RelativeDifference(with({"--biased", "--form", "top_label"}).at("penaltyValue"),
                                small.at("mmd_top_label_identity_biased")),
             1e-9);
   EXPECT_LT(
@@ -82,17 +82,48 @@ TEST_F(CalibctlLossTest, WritesTheGradientOfLogits) {
   const std::string logits = Write("logits.csv", "0.3,-1.2,0.5\n2,0.1,-0.7\n-0.4,0.9,0.2\n");
   const std::string labels = Write("labels.csv", "2\n0\n0\n");
   const std::string gradient = folder_.path() / "g.npy";
-  CalibctlRun run({"loss", logits, labels, "--label-base", "0", "--logits", "--mmd-weight", "5",
+  CalibctlRun run({"loss", logits, labels, "--label-base", "0", "--logits", "--penalty-weight", "5",
                    "--gradient", gradient});
   ASSERT_EQ(run.exit_code(), 0) << run.error();
   EXPECT_THAT(run.output(), AllOf(HasSubstr("over 3 rows"), HasSubstr("negative log likelihood"),
                                   HasSubstr("unbiased")));
   LossOptions options;
-  options.mmd_weight = 5;
+  options.penalty_weight = 5;
   const std::vector<double> values = {0.3, -1.2, 0.5, 2, 0.1, -0.7, -0.4, 0.9, 0.2};
   const std::vector<std::int32_t> truths = {2, 0, 0};
   EXPECT_EQ(ReadGradient(gradient, "(3, 3)"),
             ComputeLoss({ForecastKind::kLogits, values, 3, truths, {}}, options)->gradient);
+}
+
+TEST_F(CalibctlLossTest, MeasuresOtherPenaltiesOfClasses) {
+  const std::string rows =
+      Write("rows.csv",
+            "cold,mild,warm,label\n0.7,0.2,0.1,0\n0.1,0.6,0.3,2\n0.3,0.3,0.4,2\n"
+            "0.05,0.15,0.8,2\n0.5,0.4,0.1,1\n0.2,0.7,0.1,1\n");
+  const auto value = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"loss", rows, "--label-column", "label", "--label-base",
+                                         "0", "--output", "json"});
+    CalibctlRun run(arguments);
+    EXPECT_EQ(run.exit_code(), 0) << run.error();
+    return run.json();
+  };
+  EXPECT_NEAR(value({"--penalty", "mmce"}).at("value"), 0.103267380603365, 1e-14);
+  EXPECT_NEAR(value({"--penalty", "weighted_mmce"}).at("value"), 0.310953443506304, 1e-14);
+  const auto density = value({"--penalty", "kernel_density_l2", "--bandwidth", "0.1"});
+  EXPECT_NEAR(density.at("penaltyValue"), 0.309385959978315, 1e-12);
+  // The kernel is Dirichlet, and none that can be chosen.
+  EXPECT_EQ(density.at("condition"), nlohmann::json({{"forecast", {{"bandwidth", 0.1}}}}));
+  EXPECT_EQ(value({"--penalty", "kernel_density_l1"}).at("condition"),
+            nlohmann::json({{"forecast", {{"bandwidth", 1}}}}));
+  const auto error = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {"loss", rows, "--label-column", "label", "--label-base", "0"});
+    return Error(arguments, 2);
+  };
+  EXPECT_THAT(error({"--penalty", "mmce", "--form", "canonical"}),
+              HasSubstr("--form is canonical, expected top_label for --penalty mmce"));
+  EXPECT_THAT(error({"--penalty", "mmce", "--biased"}), HasSubstr("--biased is set"));
+  EXPECT_THAT(error({"--penalty", "brier"}), HasSubstr("--penalty"));
 }
 
 TEST_F(CalibctlLossTest, ReadsForecastsOfNumbers) {
@@ -275,7 +306,7 @@ TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
   EXPECT_THAT(usage_error({"--outcome-kernel", "rbf:x"}), HasSubstr("--outcome-kernel is 'rbf:x'"));
   EXPECT_THAT(usage_error({"--gamma", "-1"}), HasSubstr("--gamma is -1"));
   EXPECT_THAT(usage_error({"--gamma", ""}), HasSubstr("--gamma is empty, expected a number"));
-  EXPECT_THAT(usage_error({"--mmd-weight", "-1"}), HasSubstr("--mmd-weight is -1"));
+  EXPECT_THAT(usage_error({"--penalty-weight", "-1"}), HasSubstr("--penalty-weight is -1"));
   EXPECT_THAT(usage_error({"--logits"}), HasSubstr("--normals excludes --logits"));
   EXPECT_THAT(usage_error({"--bandwidth", "1"}), HasSubstr("--normals excludes --bandwidth"));
   EXPECT_THAT(usage_error({"--samples", plain}),

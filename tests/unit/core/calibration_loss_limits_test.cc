@@ -55,14 +55,14 @@ TEST(CalibrationLossTest, DistancesBeyondTheRangeOfDoubleAreNotEqualRows) {
 TEST(CalibrationLossTest, SaturatedProbabilitiesHaveAFiniteLoss) {
   const ForecastSet classes{ForecastKind::kProbabilities, 2, {1, 0, 0, 1, 1, 0}, {1, 1, 0}, {}};
   LossOptions options;
-  options.mmd_weight = 1;
+  options.penalty_weight = 1;
   const CalibrationLoss loss = Compute(classes, options);
   EXPECT_NEAR(loss.negative_log_likelihood.value(), 52 * std::numbers::ln2 / 3, 1e-14);
   // A probability of 0 has no gradient of the likelihood.
-  options.mmd_weight = 0;
+  options.penalty_weight = 0;
   EXPECT_EQ(Compute(classes, options).gradient,
             (std::vector<double>{0, 0, 0, -1.0 / 3, -1.0 / 3, 0}));
-  options.mmd_weight = 1;
+  options.penalty_weight = 1;
   // Logits have an exact likelihood, however far they are apart.
   const ForecastSet logits{ForecastKind::kLogits, 2, {800, 0, 0, 800}, {1, 1}, {}};
   const CalibrationLoss exact = Compute(logits, options);
@@ -101,10 +101,11 @@ TEST(CalibrationLossTest, InvalidOptionsAreNamed) {
   options.lens = Lens::TopLabel();
   EXPECT_EQ(error(normals, options), "lens is top_label, expected none for forecasts of numbers");
   options = {};
-  options.mmd_weight = nan;
-  EXPECT_EQ(error(classes, options), "mmd_weight is nan, expected a finite number >= 0");
-  options.mmd_weight = 1;
-  EXPECT_THAT(error(samples, options), HasSubstr("mmd_weight is set, expected none for samples"));
+  options.penalty_weight = nan;
+  EXPECT_EQ(error(classes, options), "penalty_weight is nan, expected a finite number >= 0");
+  options.penalty_weight = 1;
+  EXPECT_THAT(error(samples, options),
+              HasSubstr("penalty_weight is set, expected none for samples"));
   options = {};
   options.outcome_kernel = EnergyKernel();
   EXPECT_THAT(error(classes, options), HasSubstr("outcome_kernel compares numbers"));

@@ -127,7 +127,7 @@ TEST(CalibrationLossTest, NormalsMatchTheSmallCases) {
       ++gradients;
     }
     LossOptions objective = NumberOptions(small, "marginal");
-    objective.mmd_weight = 0;
+    objective.penalty_weight = 0;
     ExpectEqual(Compute(normals, objective).value, small.at("mean_log_loss"));
     // The diagonal terms of the energy kernel are the CRPS: n MMD_v^2 = (n - 1) MMD_u^2 + CRPS.
     const auto n = static_cast<double>(normals.outcomes.size());
@@ -187,7 +187,7 @@ std::vector<LossCase> AllCases(std::size_t n) {
                                       Distance::kEuclidean, Distance::kSquaredEuclidean}) {
         LossOptions options;
         options.lens = lens;
-        options.mmd_weight = 3;
+        options.penalty_weight = 3;
         if (distance == Distance::kCityblock) options.outcome_kernel = RbfKernel{0.8};
         add("classes " + lens.name() + " distance " + std::to_string(static_cast<int>(distance)),
             DrawClasses(kind, n, 5), options,
@@ -206,7 +206,7 @@ std::vector<LossCase> AllCases(std::size_t n) {
     if (kernel.index() < 5) {
       add("samples" + name, DrawNumbers(ForecastKind::kSamples, n, 4), options, forecast);
     }
-    options.mmd_weight = 2;
+    options.penalty_weight = 2;
     add("normals" + name, DrawNumbers(ForecastKind::kNormal, n), options, forecast);
   }
   return cases;

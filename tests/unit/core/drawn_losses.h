@@ -24,7 +24,7 @@ inline CalibrationLoss Compute(const ForecastSet& set, const LossOptions& option
 inline double Mmd(const ForecastSet& set, LossOptions options, bool biased) {
   options.biased = biased;
   options.gradient = false;
-  return Compute(set, options).mmd_squared;
+  return Compute(set, options).penalty_value;
 }
 
 inline ForecastSet DrawClasses(ForecastKind kind, std::size_t n, std::size_t m,

@@ -61,7 +61,7 @@ TEST(ForecastBlocksTest, IsTheMeanOfTheLossOfEachBlock) {
         loss.condition = NoCondition();
       }
       sum += ComputeLoss({ForecastKind::kNormal, rows.forecasts, 2, {}, rows.outcomes}, loss)
-                 ->mmd_squared;
+                 ->penalty_value;
     }
     EXPECT_NEAR(blocks.moments().mean, sum / 3, 1e-12);
   }

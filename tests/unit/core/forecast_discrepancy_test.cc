@@ -202,7 +202,7 @@ TEST(ForecastDiscrepancyTest, ApproximatesTheDiscrepancyInClosedForm) {
                 1e-9);
     EXPECT_NEAR(*std::get<ForecastCondition>(exact.condition).gamma, gamma(kernel.forecast_length),
                 1e-9);
-    EXPECT_NEAR(*discrepancy.Unbiased(), exact.mmd_squared, .3 * exact.mmd_squared + 5e-4);
+    EXPECT_NEAR(*discrepancy.Unbiased(), exact.penalty_value, .3 * exact.penalty_value + 5e-4);
   }
 }
 

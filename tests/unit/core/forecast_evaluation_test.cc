@@ -70,7 +70,7 @@ TEST(ForecastEvaluationTest, CovariatesFindErrorsThatCancelOnAverage) {
   loss.condition = GroupCondition{data.covariates.groups};
   loss.gradient = false;
   EXPECT_NEAR(evaluation->discrepancies[2].result.mmd_squared,
-              ComputeLoss(batch, loss)->mmd_squared, 1e-12);
+              ComputeLoss(batch, loss)->penalty_value, 1e-12);
 }
 
 // A condition made of the draws is not independent of the mean over them.

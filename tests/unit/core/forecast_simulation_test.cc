@@ -187,9 +187,9 @@ TEST(ForecastSimulationTest, EqualsTheLossAndDoesNotDependOnThreads) {
           loss.outcome_kernel = kernel;
           loss.condition = Pooled(drawn, condition);
           loss.gradient = false;
-          EXPECT_NEAR(result.mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared, 1e-12);
+          EXPECT_NEAR(result.mmd_squared, ComputeLoss(drawn.view(), loss)->penalty_value, 1e-12);
           loss.biased = true;
-          EXPECT_NEAR(result.biased_mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared,
+          EXPECT_NEAR(result.biased_mmd_squared, ComputeLoss(drawn.view(), loss)->penalty_value,
                       1e-12);
           EXPECT_EQ(result.replicates, 99);
           EXPECT_EQ(result.seed, 5);
@@ -325,7 +325,7 @@ TEST(ForecastSimulationTest, AThresholdIsTestedGivenTheDecision) {
       loss.condition = GroupCondition{{decision->actions.begin(), decision->actions.end()}};
       loss.gradient = false;
       const ForecastTestResult& given = result->given_action;
-      EXPECT_NEAR(given.mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared, 1e-12);
+      EXPECT_NEAR(given.mmd_squared, ComputeLoss(drawn.view(), loss)->penalty_value, 1e-12);
       EXPECT_EQ(given.p_value, 0.01);
       EXPECT_EQ(given.null, null);
       // The calibration error has no random signs.
@@ -333,7 +333,7 @@ TEST(ForecastSimulationTest, AThresholdIsTestedGivenTheDecision) {
       // The diagonal of the loss of samples leaves out equal draws.
       if (kind != ForecastKind::kNormal) continue;
       loss.biased = true;
-      EXPECT_NEAR(given.biased_mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared, 1e-12);
+      EXPECT_NEAR(given.biased_mmd_squared, ComputeLoss(drawn.view(), loss)->penalty_value, 1e-12);
     }
   }
 }

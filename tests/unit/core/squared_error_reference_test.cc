@@ -213,7 +213,7 @@ TEST_F(SquaredErrorReferenceTest, DistributionMatching) {
     options.gradient = false;
     const auto loss = ComputeLoss(Forecasts(set_.probabilities, kFitRows), options);
     ASSERT_TRUE(loss.ok()) << loss.status();
-    Expect(loss->mmd_squared, expected, key);
+    Expect(loss->penalty_value, expected, key);
     ++tested;
   }
   EXPECT_EQ(tested, 12);
@@ -242,7 +242,7 @@ TEST_F(SquaredErrorReferenceTest, Gradients) {
       ASSERT_TRUE(loss.ok()) << loss.status();
       const double tolerance =
           prefix.empty() ? kReferenceTolerance : kReferenceTolerance + 4 * deviation;
-      if (prefix.empty()) Expect(loss->mmd_squared, expected.at("value"), key);
+      if (prefix.empty()) Expect(loss->penalty_value, expected.at("value"), key);
       double squares = 0;
       for (const double value : loss->gradient) squares += value * value;
       const double norm = expected.at(prefix + "norm");
