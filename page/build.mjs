@@ -13,7 +13,9 @@ if (folder === undefined) throw new Error("usage: node build.mjs FOLDER");
 await mkdir(folder, { recursive: true });
 
 const options = { absWorkingDir: source, bundle: true, minify: true, target: "es2022" };
-const script = { ...options, format: "esm", charset: "utf8", legalComments: "none", metafile: true };
+// These properties of our own get shorter names. None of them is in a message or is looked up by a string.
+const mangleProps = /^(chooseSpan|listOthers|lostSince|setErrorLimit|labelDiagram|picture|controls|strength|sending|ground|compared|axis|above|advice|bottom|curve|facts|marks|reached|valid|ticks)$/;
+const script = { ...options, format: "esm", charset: "utf8", legalComments: "none", metafile: true, mangleProps };
 const page = await build({ ...script, entryPoints: { page: "src/main.tsx" }, outdir: folder });
 await build({ ...options, entryPoints: { page: "src/page.css" }, outdir: folder });
 await copyFile(join(source, "src/index.html"), join(folder, "index.html"));

@@ -39,7 +39,6 @@ export function Age({ time, now }: { time: string | undefined; now: number }) {
 export function Mark({ severity }: { severity: number }) {
   const rank = Math.floor(severity);
   const shapes: [number, string][] = [
-    [7, "M8 1L15.5 15H.5Z"],
     [5, "M8 1L15.5 15H.5Z"],
     [3, "M8 .5L15.5 8L8 15.5L.5 8Z"],
     [1, "M8 1.5A6.5 6.5 0 1 0 8 14.5A6.5 6.5 0 1 0 8 1.5Z"],
@@ -76,13 +75,16 @@ export interface Table {
   rows: (string | number)[][];
 }
 
+// A table that may be wider than its place.
+export function WideTable({ label, children }: { label: string; children: ComponentChildren }) {
+  return <div class="scroll" tabIndex={0} role="group" aria-label={label}><table>{children}</table></div>;
+}
+
 export function DataTable({ table, label }: { table: Table; label: string }) {
-  return <div class="scroll" tabIndex={0} role="group" aria-label={label}>
-    <table>
-      <thead><tr>{table.columns.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
-      <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((cell, k) => <td key={k}><bdi>{cell}</bdi></td>)}</tr>)}</tbody>
-    </table>
-  </div>;
+  return <WideTable label={label}>
+    <thead><tr>{table.columns.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+    <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((cell, k) => <td key={k}><bdi>{cell}</bdi></td>)}</tr>)}</tbody>
+  </WideTable>;
 }
 
 // Numbers with their names.

@@ -64,7 +64,7 @@ def states():
     region = {"declaration": declared(group_tag="region")}
     labels = {"labels": ["rain", "fog", "wind"]}
     over, again = "OVER_LIMIT MISCALIBRATED", {
-        "verdict": r"OVER_LIMIT since .* \(row \d+\), again since row \d+, ",
+        "verdict": r"OVER_LIMIT, alarm on .* \(row \d+\), again since row \d+, ",
         "now": r"; it had recovered, and is over the limit again since row \d+; "}
     forgotten = "UNDECIDED INSUFFICIENT_DATA"
     kept = {"howBad": r"^(on average .*)?was off by .* over rows 1 to \d+; no labelled row since$",
@@ -84,7 +84,7 @@ def states():
             {**labels, "error_limit": 0.08},
             [several_labels(210, 2000, (0, 0, 0.25)), several_labels(211, 15000, (0, 0, 0)),
              several_labels(212, 2500, (0, 0, 0.4))], over),
-                             {"verdict": r" in label wind since .* \(row \d+\), again since row \d+",
+                             {"verdict": r" in label wind, alarm on .* \(row \d+\), again since row \d+",
                               "where": r"label wind .*, over again since row \d+"}),
         # An error that is too small to be shown in the newest rows is not said to be over again. But
         # they are not like those that had recovered.
@@ -130,16 +130,16 @@ def states():
         "ten_group_cause": (Situation(
             {**ten, "error_limit": 0.04, **region},
             [grouped(224, {"us": classes(225, 2500), "eu": classes(226, 1200, 0.5)})], over),
-                            {"verdict": r"OVER_LIMIT since .* \(row \d+\), also in group eu "
-                                        r"\(since row \d+\), ",
+                            {"verdict": r"OVER_LIMIT, alarm on .* \(row \d+\), also in group eu "
+                                        r"\(alarm at row \d+\), ",
                              "repair": r"^group eu is the cause, and a map for all rows can make "}),
         # Each group has its own row, and one is acknowledged.
         "ten_two_groups": (Situation(
             {**ten, "error_limit": 0.15, **region},
             [grouped(230, {"us": classes(231, 9000), "eu": classes(232, 1000, 0.4),
                            "asia": classes(233, 1000, 0.6)}), acknowledge_group("eu")], over),
-                           {"verdict": r"^OVER_LIMIT in groups asia \(since row \d+\), eu \(acknowledged\), "
-                                       r"first since .* \(row \d+\), ",
+                           {"verdict": r"^OVER_LIMIT in groups asia \(alarm at row \d+\), eu \(acknowledged\), "
+                                       r"first alarm on .* \(row \d+\), ",
                             "where": r"^group asia .* points off \(.*\), group eu "}),
         "number_group_cause": (Situation(
             {"forecast": "normal", "error_limit": 0.15, **region},
@@ -147,17 +147,17 @@ def states():
                                {"repair": r"^group eu is the cause: look at its rows first$"}),
         "labels_cause": (Situation(
             {**labels, "error_limit": 0.05}, [several_labels(234, 15000, (0, 0, 0.2))], over),
-                         {"verdict": r" in label wind (?:since .* \(row \d+\)|\(since row \d+\)), ",
+                         {"verdict": r" in label wind(?:, alarm on .* \(row \d+\)| \(alarm at row \d+\)), ",
                           "repair": r"^label wind is the cause: look at its probabilities and truths"}),
         # A person has accepted each of them, and the evidence goes on.
         "labels_accepted": (Situation(
             labels, [several_labels(240, 3000, (0.15, 0.1, 0.15)), acknowledge_limit], over),
                             {"verdict": r"^OVER_LIMIT \(acknowledged\), also in labels \w+, \w+, \w+ "
-                                        r"\(all acknowledged\), MISCALIBRATED since ",
+                                        r"\(all acknowledged\), MISCALIBRATED, alarm on ",
                              "where": r"^labels \w+, \w+, \w+ \(not measured yet since the acknowledgement",
                              "howBad": r"^was off by .* over rows 1 to 3000; no labelled row since$"}),
         "labels_two_off": (Situation(labels, [several_labels(235, 4000, (0.1, 0, 0.3))], over),
-                           {"verdict": r" in labels wind \(since row \d+\), rain \(since row \d+\)"}),
+                           {"verdict": r" in labels wind \(alarm at row \d+\), rain \(alarm at row \d+\)"}),
         "labels_certain": (Situation(labels, [certain_labels(236, 2000)], over),
                            {"warning": r"All probabilities of the newest \d+ rows are exactly 0 or 1"}),
         "labels_in_blocks": (Situation({**labels, "error_limit": 0.2},
@@ -212,7 +212,7 @@ def check_parts(_, a):
               else alarm["label"]: alarm for alarm in a.active("OVER_LIMIT")
               if "groupValue" in alarm or "label" in alarm}
     for name, part in parts_over(a).items():
-        match = re.search(rf"(?:group|label)s? [^;]*?{re.escape(name)}(?: \((since row (\d+)(?:, again "
+        match = re.search(rf"(?:group|label)s? [^;]*?{re.escape(name)}(?: \((alarm at row (\d+)(?:, again "
                           r"since row (\d+))?|acknowledged)\)|(?! \())", text)
         if match is None:
             require(" other" in text, f"{name} is not told: {text}")
@@ -230,7 +230,7 @@ def check_over_again(_, a):
     row = error.get("overAgainSince")
     same("now", re.findall(r"is over the limit again since row (\d+)", a.said("now")),
          [row] if row else [])
-    own = re.match(r"OVER_LIMIT since [^,]*, again since row (\d+)", a.said("verdict"))
+    own = re.match(r"OVER_LIMIT, alarm on [^,]*, again since row (\d+)", a.said("verdict"))
     same("verdict", own and own[1], row)
     for name, part in (("the model", error), *parts_over(a).items()):
         if "overAgainSince" not in part:

@@ -120,7 +120,7 @@ class PageTest(unittest.TestCase):
              model["reading"]["verdict"]["text"]] for model in models[:len(rows)]])
         self.browser.run("await page.waitForSelector('.spark'); "
                          "await page.fill('input[type=search]', 'fra over');")
-        self.assertIn("1 of", self.text(".count"))
+        self.wait_for_text(".count", "1 of")
         self.check_no_fault()
 
     def test_a_model_shows_each_sentence_and_the_numbers_of_the_answer(self):
@@ -144,6 +144,13 @@ class PageTest(unittest.TestCase):
                     self.assertIn(points(end), tile)
                 if interval["lower"] > 0:
                     self.assertIn(f"{points(interval['estimate'])} points", tile)
+                # Both tiles say whose error theirs is.
+                titles = self.browser.run("return await page.$$eval('.tile dt', (all) => all.map((one) => one.innerText));")
+                subjects = [("Error", reading["howBad"].get("subject", ""))]
+                if "newest" in reading["howBad"]:
+                    subjects.append(("Now", reading["howBad"].get("newestSubject", "")))
+                self.assertEqual(titles[:len(subjects)],
+                                 [f"{title}: {subject}" if subject else title for title, subject in subjects])
             self.check_no_fault()
 
     def test_charts_of_each_kind_have_a_table_and_files(self):
@@ -328,6 +335,21 @@ class PageTest(unittest.TestCase):
         errors = [answer[name] for name in ("errorBefore", "errorAfter", "class1ErrorBefore", "class1ErrorAfter")]
         self.assertEqual([[float(cell) for cell in line[1:]] for line in self.csv("recalibration")[1:]],
                          [[one["estimate"], one["lower"], one["upper"]] for one in errors])
+        self.check_no_fault()
+
+    def test_recalibration_advice_for_numbers_has_the_curve_of_the_levels(self):
+        self.show("demand", "#recalibration ~ p button")
+        self.browser.run("await page.click('#recalibration ~ p button'); "
+                         "await page.waitForSelector('#recalibration ~ p.words');")
+        advice = self.post("/v1/models/demand:recalibrate", {})["recalibration"]
+        self.assertEqual(self.text("#recalibration ~ p.words"), advice["text"])
+        self.assertEqual([line[0] for line in self.csv("recalibration")[1:]], ["coverage before", "coverage after"])
+        self.assertEqual([[float(cell) for cell in line[1:]] for line in self.csv("recalibration")[1:]],
+                         [[advice[name].get(end, 0) for end in ("estimate", "lower", "upper")]
+                          for name in ("errorBefore", "errorAfter")])
+        curve = advice["map"]["levelCurve"]
+        self.assertEqual([[float(cell) for cell in line] for line in self.csv("recalibration", 1)[1:]],
+                         [[*point] for point in zip(curve["levels"], curve["shares"])])
         self.check_no_fault()
 
     def test_missing_labels_are_shown_by_class_and_the_worst_class_first(self):

@@ -79,7 +79,7 @@ def test_the_rows_since_an_acknowledgement_and_the_decision_are_shown(client):
         client.acknowledge_alarm("costs", alarm.id)
     acknowledged = client.calibration("costs")
     assert "OVER_LIMIT (acknowledged), " in repr(acknowledged)
-    assert "OVER_LIMIT since " in repr(alarmed)
+    assert "OVER_LIMIT, alarm on " in repr(alarmed)
     assert "OVER_LIMIT (acknowledged), " in repr(client.verdicts())
     assert "<svg" not in acknowledged._repr_html_()
 

@@ -1,6 +1,6 @@
 import { IntervalBar } from "../charts/interval";
 import type { Interval } from "../api";
-import { plain, points } from "../format";
+import { points } from "../format";
 import { Tile, type TileProps } from "./tile";
 
 // The estimate, or the interval if that begins at 0, because the estimate is then mostly noise.
@@ -19,9 +19,8 @@ export function ErrorTile({ calibration }: TileProps) {
   const interval = reading?.howBad?.interval;
   if (interval === undefined) return <Tile title="Error" value="–" />;
   const limit = error?.limit ?? 0;
-  return <Tile title="Error" value={sizeOf(interval)} unit="points"
+  return <Tile title="Error" of={reading?.howBad?.subject} value={sizeOf(interval)} unit="points"
     picture={<IntervalBar interval={interval} limit={limit} most={scaleOf(calibration)} width={100} />}>
     {points(interval.lower)} to {points(interval.upper)}, limit {points(limit)}
-    {reading?.howBad?.subject !== "" && <>; <bdi>{plain(reading?.howBad?.subject ?? "")}</bdi></>}
   </Tile>;
 }

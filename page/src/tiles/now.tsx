@@ -1,5 +1,5 @@
 import { IntervalBar } from "../charts/interval";
-import { count, int, plain, points } from "../format";
+import { count, int, points } from "../format";
 import { scaleOf, sizeOf } from "./error";
 import { Tile, type TileProps } from "./tile";
 
@@ -8,9 +8,8 @@ export function NowTile({ calibration }: TileProps) {
   const newest = reading?.howBad?.newest;
   if (newest === undefined) return <Tile title="Now" value="–" />;
   const limit = error?.limit ?? 0;
-  return <Tile title="Now" value={sizeOf(newest)} unit="points"
+  return <Tile title="Now" of={reading?.howBad?.newestSubject} value={sizeOf(newest)} unit="points"
     picture={<IntervalBar interval={newest} limit={limit} most={scaleOf(calibration)} width={100} />}>
     {points(newest.lower)} to {points(newest.upper)}, newest {count(int(error?.newest?.observations))} rows
-    {reading?.howBad?.newestSubject !== "" && <>; <bdi>{plain(reading?.howBad?.newestSubject ?? "")}</bdi></>}
   </Tile>;
 }

@@ -3,7 +3,7 @@ import type { ComponentChildren, InputHTMLAttributes } from "preact";
 import { useState } from "preact/hooks";
 import type { Alarm } from "../api";
 import { count, int, plain, points } from "../format";
-import { Section, Time } from "../parts";
+import { Section, Time, WideTable } from "../parts";
 import type { ViewProps } from "./view";
 
 // A text that is sent. input: attributes of its field. valid: whether the text can be sent.
@@ -49,7 +49,7 @@ export function AlarmsView({ calibration, ask }: ViewProps) {
   const raised = calibration.error?.acknowledgedLimit;
   return <Section title="Alarms" id="alarms">
     {alarms.length === 0 ? <p class="empty">no alarm</p>
-      : <div class="scroll" tabIndex={0} role="group" aria-label="Alarms"><table>
+      : <WideTable label="Alarms">
         <thead><tr><th scope="col" class="number">no.</th><th scope="col">kind</th><th scope="col">of</th><th scope="col">raised</th>
           <th scope="col" class="number">row</th><th scope="col">acknowledged</th></tr></thead>
         <tbody>{alarms.map((alarm) => <tr key={alarm.id} class={alarm.acknowledgeTime === undefined ? "active" : ""}>
@@ -63,7 +63,7 @@ export function AlarmsView({ calibration, ask }: ViewProps) {
             valid={() => true} send={(note) => ask.acknowledge(alarm.id ?? "", note)} />
             : <><Time time={alarm.acknowledgeTime} /> <bdi>{plain(alarm.note ?? "")}</bdi></>}</td>
         </tr>)}</tbody>
-      </table></div>}
+      </WideTable>}
     {ask !== undefined && <Entry label={`Limit of the error: ${points(limit)} points. New limit`} unit=" points"
       input={{ class: "short", inputMode: "decimal" }} button="Change" valid={(text) => Number(text) > 0}
       send={(text) => ask.setErrorLimit(Number(text) / 100)} />}

@@ -2,7 +2,7 @@
 import type { Calibration, Interval } from "../api";
 import { IntervalBar } from "../charts/interval";
 import { count, decimal, int, percent, plain, points } from "../format";
-import { Section } from "../parts";
+import { Section, WideTable } from "../parts";
 import type { ViewProps } from "./view";
 
 interface Line {
@@ -51,7 +51,7 @@ function Lines({ title, id, lines }: { title: string; id: string; lines: Line[] 
   const measured = lines.some(({ interval }) => interval !== undefined);
   const most = Math.max(0.05, ...lines.map(({ interval, limit }) => Math.max(interval?.upper ?? 0, 1.5 * (limit ?? 0))));
   return <Section title={title} id={id}>
-    <div class="scroll" tabIndex={0} role="group" aria-label={title}><table>
+    <WideTable label={title}>
       <thead><tr>
         <th scope="col">name</th>
         {measured && <><th scope="col">status</th><th scope="col">error (points)</th><th scope="col" class="number">limit (points)</th><th scope="col" class="number">rows</th></>}
@@ -72,7 +72,7 @@ function Lines({ title, id, lines }: { title: string; id: string; lines: Line[] 
         <td class="number">{decimal(line.evidence)}</td>
         <td>{line.rejected ? "yes" : ""}</td>
       </tr>)}</tbody>
-    </table></div>
+    </WideTable>
   </Section>;
 }
 

@@ -2,7 +2,7 @@
 import type { Schemas } from "../api";
 import { DifferenceBar } from "../charts/difference";
 import { count, decimal, int, plain, points, shortName } from "../format";
-import { Section } from "../parts";
+import { Section, WideTable } from "../parts";
 import { OtherChoice } from "./other_choice";
 import type { ViewProps } from "./view";
 
@@ -19,7 +19,7 @@ function differencesOf(scores: Scores): [string, string, Difference][] {
 
 function Differences({ name, baseline, scores }: { name: string; baseline: string; scores: Scores }) {
   const label = `Comparison with ${baseline}`;
-  return <div class="scroll" tabIndex={0} role="group" aria-label={label}><table>
+  return <WideTable label={label}>
     <caption>{scores.paired === true ? `The same ${count(int(scores.observations))} rows`
       : `${count(int(scores.observations))} and ${count(int(scores.baselineObservations))} different rows`}; a smaller score is better.</caption>
     <thead><tr>
@@ -35,7 +35,7 @@ function Differences({ name, baseline, scores }: { name: string; baseline: strin
         <td class={kind}><DifferenceBar difference={one} width={150} />{plain(one.text ?? "")}</td>
       </tr>;
     })}</tbody>
-  </table></div>;
+  </WideTable>;
 }
 
 export function ComparisonView({ calibration, model, other, ask }: ViewProps) {

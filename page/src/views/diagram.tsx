@@ -10,11 +10,11 @@ import { Compute, rowsText, Section, type Table } from "../parts";
 import { OtherChoice } from "./other_choice";
 import type { ViewProps } from "./view";
 
-export const LEFT = 36;
-export const TOP = 26;
+const LEFT = 36;
+const TOP = 26;
 const RIGHT = 12;
 const HISTOGRAM = 40;
-export const BOTTOM = 40;
+const BOTTOM = 40;
 const MOST = 290;
 // Classes that the choice lists.
 const MOST_CLASSES = 100;
@@ -26,8 +26,12 @@ export function classNameOf(model: Model | undefined, index: number): string {
   return model?.classes?.names?.[index] ?? `class ${index}`;
 }
 
-export function plotWidth(width: number): number {
+function plotWidth(width: number): number {
   return Math.min(MOST, width) - LEFT - RIGHT;
+}
+
+export function squareHeight(width: number): number {
+  return TOP + plotWidth(width) + BOTTOM;
 }
 
 // The axes of both probabilities, the diagonal, and what is drawn between them. axis: the title of the one below; ground:
@@ -130,7 +134,7 @@ function diagramOf(evaluation: Evaluation | undefined, classIndex: number): Diag
 }
 
 export function diagramHeight(width: number): number {
-  return TOP + plotWidth(width) + 6 + HISTOGRAM + BOTTOM;
+  return squareHeight(width) + 6 + HISTOGRAM;
 }
 
 export function binsNote({ bandLevel }: Diagram): string {

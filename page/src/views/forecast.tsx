@@ -4,6 +4,7 @@ import { Chart } from "../charts/chart";
 import { Band, Bars, Dots, ticksOf, XAxis, YAxis } from "../charts/marks";
 import { count, decimal, int, percent } from "../format";
 import { DataTable, Section, type Table } from "../parts";
+import { Square, squareHeight } from "./diagram";
 import type { ViewProps } from "./view";
 
 const LEFT = 44;
@@ -73,21 +74,12 @@ export function CoverageView({ calibration }: ViewProps) {
   };
   const isOff = (one: (typeof central)[number]) => (one.lower ?? 0) > (one.promised ?? 0) || (one.upper ?? 1) < (one.promised ?? 0);
   return <Section title="Coverage" id="coverage">
-    <Chart title="Coverage of central intervals" file={`${name}-coverage`} height={() => TOP + PLOT + BOTTOM} table={() => table}
+    <Chart title="Coverage of central intervals" file={`${name}-coverage`} height={squareHeight} table={() => table}
       note={central.map((one) => `${percent(one.promised)} promised, ${percent(one.coverage)} covered (${percent(one.lower)} to ${percent(one.upper)})`).join("; ") + "."}>
-      {({ width }) => {
-        const right = Math.min(width - RIGHT, LEFT + PLOT * 1.4);
-        const x = scaleLinear([0, 1], [LEFT, right]);
-        const y = scaleLinear([0, 1], [TOP + PLOT, TOP]);
-        return <>
-          <YAxis title="covered" ticks={ticksOf(y, 5, percent)} x={LEFT} to={right} top={TOP} />
-          <line class="diagonal" x1={x(0)} y1={y(0)} x2={x(1)} y2={y(1)} />
-          <Dots size={5} dots={central.map((one) => ({
-            x: x(one.promised ?? 0), y: y(one.coverage ?? 0), lower: y(one.lower ?? 0), upper: y(one.upper ?? 0), kind: isOff(one) ? "off" : "",
-          }))} />
-          <XAxis title="promised" ticks={ticksOf(x, 5, percent)} y={TOP + PLOT} from={LEFT} to={right} />
-        </>;
-      }}
+      {({ width }) => <Square width={width} axis="promised coverage">{(x, y) =>
+        <Dots size={5} dots={central.map((one) => ({
+          x: x(one.promised ?? 0), y: y(one.coverage ?? 0), lower: y(one.lower ?? 0), upper: y(one.upper ?? 0), kind: isOff(one) ? "off" : "",
+        }))} />}</Square>}
     </Chart>
   </Section>;
 }

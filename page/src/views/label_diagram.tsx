@@ -4,7 +4,7 @@ import { Chart } from "../charts/chart";
 import { Dots } from "../charts/marks";
 import { int, plain } from "../format";
 import { Section } from "../parts";
-import { binsNote, BOTTOM, diagramHeight, Drawing, plotWidth, Square, tableOf, TOP } from "./diagram";
+import { binsNote, diagramHeight, Drawing, Square, squareHeight, tableOf } from "./diagram";
 import type { ViewProps } from "./view";
 
 export function LabelDiagramView({ calibration, labelDiagram: { value, error }, ask }: ViewProps) {
@@ -20,7 +20,7 @@ export function LabelDiagramView({ calibration, labelDiagram: { value, error }, 
   const isOne = chosen !== "";
   return <Section title="Labels, stated and observed" id="label-diagram">
     <Chart title={isOne ? `Reliability of ${plain(chosen)}` : "Labels: stated and observed"} file={`${name}-labels`}
-      height={isOne ? diagramHeight : (width) => TOP + plotWidth(width) + BOTTOM}
+      height={isOne ? diagramHeight : squareHeight}
       controls={choice.length > 0 && <label>of <select value={chosen} onChange={({ currentTarget }) => {
         setChosen(currentTarget.value);
         ask?.label(currentTarget.value);

@@ -49,7 +49,7 @@ function shownOf({ reading, verdict }: Listed) {
 
 function Row({ model, most, now }: { model: Listed; most: number; now: number }) {
   const name = model.model ?? "";
-  const { reading } = model;
+  const { reading, verdict } = model;
   const brief = reading?.howBad?.brief === "" ? reading.howBad.text : reading?.howBad?.brief;
   return <tr>
     <th scope="row"><a href={`#/${name}`}><Mark severity={reading?.severity ?? 0} /><Name name={name} /></a></th>
@@ -60,7 +60,8 @@ function Row({ model, most, now }: { model: Listed; most: number; now: number })
     </td>
     <td class="history"><History name={name} limit={model.error?.limit} rows={model.observations} /></td>
     <td class="number"><span class="label">rows </span>{count(int(model.observations))}</td>
-    <td class="number"><span class="label">data age </span><Age time={model.lastObservationTime} now={now} /></td>
+    <td class={verdict?.stale ? "number off" : "number"}><span class="label">data age </span>
+      <Age time={model.lastObservationTime} now={now} />{verdict?.stale && " ⚠"}</td>
   </tr>;
 }
 

@@ -4,25 +4,14 @@ import { plain } from "../format";
 
 type Reading = Schemas["Reading"];
 
-const LINES: [keyof Reading, string][] = [
-  ["howBad", "How bad"],
-  ["now", "Now"],
-  ["where", "Where"],
-  ["changed", "Changed"],
-  ["decision", "Decision"],
-  ["against", "Against"],
-  ["repair", "Repair"],
-  ["certain", "Certain"],
-  ["data", "Data"],
-  ["warning", "Warning"],
-  ["next", "Next"],
-];
+const LINES: (keyof Reading)[] =
+  ["howBad", "now", "where", "changed", "decision", "against", "repair", "certain", "data", "warning", "next"];
 
 export function Sentences({ calibration }: { calibration: Calibration }) {
   const reading = calibration.reading ?? {};
-  return <dl class="sentences">{LINES.map(([field, title]) => {
+  return <dl class="sentences">{LINES.map((field) => {
     const line = reading[field] as Schemas["Reading.Line"] | undefined;
     if (line?.text === undefined || line.text === "") return null;
-    return <div key={field} class={`line-${field}`}><dt>{title}</dt><dd>{plain(line.text)}</dd></div>;
+    return <div key={field} class={`line-${field}`}><dt>{field.replace("B", " b")}</dt><dd>{plain(line.text)}</dd></div>;
   })}</dl>;
 }

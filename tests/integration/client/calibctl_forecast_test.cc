@@ -161,7 +161,8 @@ TEST_F(CalibctlForecastTest, ARecentChangeIsShownBesideTheWholeHistory) {
   EXPECT_THAT(
       shown,
       ::testing::MatchesRegex(
-          "verdict   prices: OVER_LIMIT since (.|\n)*how bad   off by (.|\n)*now       over the "
+          "verdict   prices: OVER_LIMIT, alarm on (.|\n)*how bad   off by (.|\n)*now       over "
+          "the "
           "newest "
           "1.*rows, off by (.|\n)*cover\\s+(6[5-9]|7[0-4])(.|\n)*: too\\s+narrow(.|\n)*changed   "
           "yes, between\\s+rows\\s+(19|20)(.|\n)*"));

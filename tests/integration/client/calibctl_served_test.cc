@@ -378,8 +378,8 @@ TEST_F(CalibctlServedTest, AnAcknowledgementShowsTheFormerError) {
     EXPECT_EQ(run->exit_code(), 0) << run->error();
     return run->output();
   };
-  EXPECT_THAT(show(), AllOf(HasSubstr("verdict   over: OVER_LIMIT since 20"),
-                            HasSubstr("), also in"), HasSubstr("asia (since row ")));
+  EXPECT_THAT(show(), AllOf(HasSubstr("verdict   over: OVER_LIMIT, alarm on 20"),
+                            HasSubstr("), also in"), HasSubstr("asia (alarm at row ")));
   // An evaluation of the newest observations has the groups too.
   const nlohmann::json evaluation =
       RunJson({"evaluate", "--model", "over", "--replicates", "99", "--consistency-replicates", "0",

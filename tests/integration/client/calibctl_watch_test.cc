@@ -164,7 +164,7 @@ TEST_F(CalibctlWatchTest, EndsWithAnErrorWhenTheModelIsDeleted) {
 TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   Send(600, GeneratorSpec::M2(kClasses));
   EXPECT_THAT(RunToEnd({"show", "m", "--verbose"}),
-              AllOf(::testing::StartsWith("verdict   m: OVER_LIMIT since 20"),
+              AllOf(::testing::StartsWith("verdict   m: OVER_LIMIT, alarm on 20"),
                     HasSubstr("), MISCALIBRATED\n"), HasSubstr("\nlog10 e-value "),
                     HasSubstr("\n600 observations accepted, "), HasSubstr("\nm: 3 alarms active\n"),
                     HasSubstr("ONE look"), Not(HasSubstr("proven"))));
@@ -184,9 +184,9 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
       evidence->output(),
       AllOf(HasSubstr("m: alarm 1 (evidence) was acknowledged at 20"),
             HasSubstr("; the evidence begins anew with row 601. Now:\nverdict   m: OVER_LIMIT")));
-  EXPECT_THAT(
-      RunToEnd({"show", "m"}),
-      AllOf(::testing::StartsWith("verdict   m: OVER_LIMIT since 20"), HasSubstr("), DRIFTED\n")));
+  EXPECT_THAT(RunToEnd({"show", "m"}),
+              AllOf(::testing::StartsWith("verdict   m: OVER_LIMIT, alarm on 20"),
+                    HasSubstr("), DRIFTED\n")));
   // After the first acknowledgement, the note does not change.
   const auto again = Run({"acknowledge", "m", "1", "--note", "no", "--output", "json"});
   ASSERT_EQ(again->exit_code(), 0) << again->error();

@@ -143,7 +143,7 @@ TEST_F(LabelsTest, TheVerdictNamesTheLabelThatIsOver) {
   EXPECT_THAT(answer.verdict().labels_over_limit(), ElementsAre("wind"));
   EXPECT_THAT(answer.labels().over_limit(), ElementsAre("wind"));
   EXPECT_THAT(answer.labels().rejected(), ElementsAre("wind"));
-  EXPECT_THAT(answer.reading().verdict().text(), HasSubstr("in label wind (since row "));
+  EXPECT_THAT(answer.reading().verdict().text(), HasSubstr("in label wind (alarm at row "));
   EXPECT_THAT(answer.reading().how_bad().brief(), HasSubstr("wind off by "));
   EXPECT_THAT(answer.reading().where().text(), HasSubstr("label wind "));
   std::int64_t of_wind = 0;

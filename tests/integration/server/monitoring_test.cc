@@ -450,7 +450,7 @@ TEST_F(MonitoringTest, AHigherLimitIsADecisionThatTheStatusFollows) {
   // The alarm stays active, and says against which limit it was raised.
   EXPECT_EQ(find()->DebugString(), alarm);
   EXPECT_EQ(find()->crossing().limit(), 0.02);
-  EXPECT_THAT(answer.reading().verdict().text(), StartsWith("UNDECIDED, MISCALIBRATED since "));
+  EXPECT_THAT(answer.reading().verdict().text(), StartsWith("UNDECIDED, MISCALIBRATED, alarm on "));
   EXPECT_THAT(
       answer.reading().how_bad().text(),
       AnyOf(HasSubstr("; limit 2 points) at row "), HasSubstr("were off by more than 2 points")));
@@ -553,7 +553,7 @@ TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
   v1::GetCalibrationResponse answer = Answer();
   ASSERT_EQ(answer.alarms_size(), 3);
   EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
-  EXPECT_THAT(answer.reading().verdict().text(), StartsWith("OVER_LIMIT since "));
+  EXPECT_THAT(answer.reading().verdict().text(), StartsWith("OVER_LIMIT, alarm on "));
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::MISCALIBRATED);
   // The remaining drift alarm is not described as a change.
   ASSERT_TRUE(Acknowledge(1, "").ok());

@@ -95,7 +95,7 @@ TEST_F(RecoveryTest, AnAlarmRecoversAndStaysUntilItIsAcknowledged) {
   EXPECT_GT(newest.top_label().upper(), newest.top_label().estimate());
   EXPECT_THAT(
       answer.reading().verdict().text(),
-      ContainsRegex("^OVER_LIMIT since 20.* .row 2[01][0-9]+., recovered since 20.* .row "
+      ContainsRegex("^OVER_LIMIT, alarm on 20.* .row 2[01][0-9]+., recovered since 20.* .row "
                     "2[0-9]+. .the gate over-limit fails until its alarms are acknowledged.,"));
   EXPECT_THAT(
       answer.reading().now().text(),

@@ -6,9 +6,10 @@ namespace calibd::cli {
 namespace {
 
 TEST(ColorTest, PaintsStatusesAndNothingElse) {
-  EXPECT_EQ(PaintStatuses("a  OVER_LIMIT since noon, MISCALIBRATED\nb  WITHIN_LIMIT  UNDECIDED\n"),
-            "a  \x1b[31mOVER_LIMIT\x1b[0m since noon, \x1b[31mMISCALIBRATED\x1b[0m\n"
-            "b  \x1b[32mWITHIN_LIMIT\x1b[0m  \x1b[33mUNDECIDED\x1b[0m\n");
+  EXPECT_EQ(
+      PaintStatuses("a  OVER_LIMIT, alarm on noon, MISCALIBRATED\nb  WITHIN_LIMIT  UNDECIDED\n"),
+      "a  \x1b[31mOVER_LIMIT\x1b[0m, alarm on noon, \x1b[31mMISCALIBRATED\x1b[0m\n"
+      "b  \x1b[32mWITHIN_LIMIT\x1b[0m  \x1b[33mUNDECIDED\x1b[0m\n");
   for (const char* text : {"", "\n", "MY_OVER_LIMIT OVER_LIMITS over", "évidence drift\n\nx"}) {
     EXPECT_EQ(PaintStatuses(text), text);
   }

@@ -23,7 +23,7 @@ v1::ListVerdictsResponse Verdicts() {
   over.set_model("models/fraud-detector/versions/2026-11");
   over.set_observations(20000);
   over.mutable_reading()->mutable_verdict()->set_text(
-      "OVER_LIMIT since 2026-11-28 17:13 UTC (row 100), MISCALIBRATED");
+      "OVER_LIMIT, alarm on 2026-11-28 17:13 UTC (row 100), MISCALIBRATED");
   over.mutable_reading()->mutable_how_bad()->set_brief(
       "off by 28.3 points (26.7 to 30.6; limit 2 points); the newest 1568 rows: off by 27.4 points "
       "(22.1 to 35.1; limit 2 points)");
@@ -59,7 +59,7 @@ TEST(ListReportTest, FitsTheTerminalAndCutsNothing) {
 TEST(ListReportTest, NamesTheColumnsThatItLeavesOut) {
   EXPECT_EQ(DescribeVerdictsWithin(80, Verdicts(), 0.05),
             "model                 verdict               error                           e-BH\n"
-            "fraud-detector@2026-  OVER_LIMIT since      off by 28.3 points (26.7 to        *\n"
+            "fraud-detector@2026-  OVER_LIMIT, alarm on  off by 28.3 points (26.7 to        *\n"
             "11                    2026-11-28 17:13 UTC  30.6; limit 2 points); the\n"
             "                      (row 100),            newest 1568 rows: off by 27.4\n"
             "                      MISCALIBRATED         points (22.1 to 35.1; limit 2\n"

@@ -29,7 +29,7 @@ std::string HowBad(const v1::GetCalibrationResponse& answer) { return HowBadLine
 TEST(ReadingTest, HasEachLineThatSaysSomething) {
   const v1::Reading reading = ReadingOf(OverLimit(), Now());
   EXPECT_EQ(reading.verdict().text(),
-            "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED");
+            "OVER_LIMIT, alarm on 1970-01-01 01:00 UTC (row 913), MISCALIBRATED");
   EXPECT_EQ(
       reading.how_bad().text(),
       "off by 5.3 points (4.2 to 6.8; limit 2 points); says 97.0 %, right 91.7 %: over-confident "
@@ -132,7 +132,7 @@ TEST(VerdictLineTest, EachStatusHasItsName) {
   verdict.mutable_since()->set_seconds(3600);
   verdict.set_since_observation(913);
   EXPECT_EQ(VerdictLine(answer),
-            "WITHIN_LIMIT, DRIFTED, STALE since 1970-01-01 01:00 UTC (row 913)");
+            "WITHIN_LIMIT, DRIFTED, alarm on 1970-01-01 01:00 UTC (row 913), STALE");
   verdict.set_status(v1::Verdict::STALE);
   EXPECT_EQ(VerdictLine(answer), "WITHIN_LIMIT, STALE since 1970-01-01 01:00 UTC (row 913)");
 }
@@ -142,13 +142,15 @@ TEST(VerdictLineTest, SaysWhatHasRecoveredOrIsAcknowledged) {
   answer.mutable_error()->set_is_recovered(true);
   answer.mutable_error()->mutable_newest()->set_first_observation(23553);
   answer.mutable_error()->mutable_newest()->mutable_start_time()->set_seconds(7200);
-  EXPECT_EQ(VerdictLine(answer), "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED")
+  EXPECT_EQ(VerdictLine(answer),
+            "OVER_LIMIT, alarm on 1970-01-01 01:00 UTC (row 913), MISCALIBRATED")
       << "while another alarm is active";
   answer.mutable_verdict()->set_is_recovered(true);
-  EXPECT_EQ(VerdictLine(answer),
-            "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), recovered since 1970-01-01 02:00 UTC "
-            "(row 23553) (the gate over-limit fails until its alarms are acknowledged), "
-            "MISCALIBRATED");
+  EXPECT_EQ(
+      VerdictLine(answer),
+      "OVER_LIMIT, alarm on 1970-01-01 01:00 UTC (row 913), recovered since 1970-01-01 02:00 UTC "
+      "(row 23553) (the gate over-limit fails until its alarms are acknowledged), "
+      "MISCALIBRATED");
   // The alarms of groups or labels have.
   answer.mutable_error()->set_is_recovered(false);
   EXPECT_THAT(VerdictLine(answer),
@@ -164,7 +166,7 @@ TEST(VerdictLineTest, SaysSinceWhenAnErrorIsOverTheLimitAgain) {
   v1::GetCalibrationResponse answer = OverLimit();
   answer.mutable_error()->set_over_again_since(10241);
   EXPECT_EQ(VerdictLine(answer),
-            "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), again since row 10241, "
+            "OVER_LIMIT, alarm on 1970-01-01 01:00 UTC (row 913), again since row 10241, "
             "MISCALIBRATED");
   // It did change, so that it was not off from the first rows on.
   EXPECT_EQ(ChangedLine(answer).text(), "no change can be dated");
@@ -176,13 +178,15 @@ TEST(VerdictLineTest, SaysSinceWhenAnErrorIsOverTheLimitAgain) {
   v1::GroupWatch& eu = *answer.add_groups();
   eu.set_value("eu");
   eu.mutable_error()->set_over_again_since(10241);
-  EXPECT_EQ(VerdictLine(answer),
-            "OVER_LIMIT in group eu since 1970-01-01 01:00 UTC (row 913), again since row 10241, "
-            "MISCALIBRATED");
+  EXPECT_EQ(
+      VerdictLine(answer),
+      "OVER_LIMIT in group eu, alarm on 1970-01-01 01:00 UTC (row 913), again since row 10241, "
+      "MISCALIBRATED");
   answer.mutable_verdict()->add_groups_over_limit("asia");
-  EXPECT_EQ(VerdictLine(answer),
-            "OVER_LIMIT in groups eu (since row 913, again since row 10241), asia (acknowledged), "
-            "first since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED");
+  EXPECT_EQ(
+      VerdictLine(answer),
+      "OVER_LIMIT in groups eu (alarm at row 913, again since row 10241), asia (acknowledged), "
+      "first alarm on 1970-01-01 01:00 UTC (row 913), MISCALIBRATED");
 }
 
 TEST(VerdictLineTest, SaysWhyNoRowIsCounted) {
@@ -218,7 +222,7 @@ TEST(VerdictLineTest, NamesTheGroupsOverTheirLimits) {
   v1::GetCalibrationResponse answer = OverLimit();
   answer.mutable_verdict()->add_groups_over_limit("e\x1bu");
   EXPECT_THAT(VerdictLine(answer),
-              StartsWith("OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), also in group e?u "
+              StartsWith("OVER_LIMIT, alarm on 1970-01-01 01:00 UTC (row 913), also in group e?u "
                          "(acknowledged), "));
   // Each of them has a row of its own.
   v1::Alarm& own = *answer.add_alarms();
@@ -226,12 +230,12 @@ TEST(VerdictLineTest, NamesTheGroupsOverTheirLimits) {
   own.set_observation(1300);
   answer.mutable_alarms(0)->set_group_value("e\x1bu");
   EXPECT_THAT(VerdictLine(answer),
-              StartsWith("OVER_LIMIT since 1970-01-01 01:00 UTC (row 1300), also in group e?u "
-                         "(since row 913), "));
+              StartsWith("OVER_LIMIT, alarm on 1970-01-01 01:00 UTC (row 1300), also in group e?u "
+                         "(alarm at row 913), "));
   answer.mutable_error()->set_is_acknowledged(true);
   answer.mutable_alarms()->RemoveLast();
   EXPECT_THAT(VerdictLine(answer),
-              StartsWith("OVER_LIMIT (acknowledged), OVER_LIMIT in group e?u since 1970-01-01 "
+              StartsWith("OVER_LIMIT (acknowledged), OVER_LIMIT in group e?u, alarm on 1970-01-01 "
                          "01:00 UTC (row 913), "));
   answer.mutable_verdict()->set_is_acknowledged(true);
   answer.clear_alarms();
@@ -245,7 +249,8 @@ TEST(VerdictLineTest, NamesTheGroupsOverTheirLimits) {
   answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
   answer.mutable_verdict()->add_groups_over_limit("");
   answer.mutable_alarms(0)->set_group_value("");
-  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT in group (no value) since 1970-01-01"));
+  EXPECT_THAT(VerdictLine(answer),
+              StartsWith("OVER_LIMIT in group (no value), alarm on 1970-01-01"));
   // The first row at which one of them exceeded its limit.
   v1::Alarm& alarm = *answer.add_alarms();
   alarm = answer.alarms(0);
@@ -258,8 +263,8 @@ TEST(VerdictLineTest, NamesTheGroupsOverTheirLimits) {
   }
   EXPECT_THAT(
       VerdictLine(answer),
-      HasSubstr("in groups (no value) (since row 913), b (since row 1200), a (acknowledged) "
-                "and 1 other, first since 1970-01-01 01:00 UTC (row 913), "));
+      HasSubstr("in groups (no value) (alarm at row 913), b (alarm at row 1200), a (acknowledged) "
+                "and 1 other, first alarm on 1970-01-01 01:00 UTC (row 913), "));
 }
 
 // The answer for the model as a whole must not contradict what is rejected.
@@ -285,7 +290,7 @@ TEST(VerdictLineTest, NamesWhatIsRejectedIfTheModelIsNot) {
 
 TEST(LabelsTest, EachLineNamesTheLabels) {
   v1::GetCalibrationResponse answer = OverLimitLabels();
-  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT in label wind since 1970-01-01"));
+  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT in label wind, alarm on 1970-01-01"));
   EXPECT_EQ(HowBad(answer),
             "label wind off by 8.1 points (6.1 to 16.1; limit 2 points), and 1 more label; on "
             "average over 3 labels off by 1.5 to 7.6 points (limit 2 points); 1 label is "
@@ -320,9 +325,10 @@ TEST(LabelsTest, EachLineNamesTheLabels) {
   rain.clear_error();
   EXPECT_THAT(WhereLine(answer), StartsWith("labels rain, wind (not measured yet since the "));
   answer.mutable_verdict()->add_labels_over_limit("rain");
-  EXPECT_THAT(VerdictLine(answer),
-              StartsWith("OVER_LIMIT in labels wind (since row 913, again since row 20481), rain "
-                         "(acknowledged), first since 1970-01-01 01:00 UTC (row 913)"));
+  EXPECT_THAT(
+      VerdictLine(answer),
+      StartsWith("OVER_LIMIT in labels wind (alarm at row 913, again since row 20481), rain "
+                 "(acknowledged), first alarm on 1970-01-01 01:00 UTC (row 913)"));
 }
 
 TEST(LabelsTest, TruthsAreThoseOfTheMeasuredRows) {

@@ -72,7 +72,7 @@ TEST(RejectedPartsTest, TheGroupThatIsOffByMostLeads) {
   EXPECT_EQ(HowBadLine(answer).brief(),
             "group eu off by 40 points (35 to 45; limit 10 points), and 1 more group");
   EXPECT_THAT(VerdictLine(answer),
-              AllOf(StartsWith("OVER_LIMIT in group eu since"),
+              AllOf(StartsWith("OVER_LIMIT in group eu, alarm on"),
                     EndsWith("NOT_REJECTED as a whole, but rejected for group asia")));
   v1::CalibrationError& eu = *answer.mutable_groups(1)->mutable_error();
   eu.set_is_recovered(true);
@@ -121,11 +121,12 @@ TEST(LimitAlarmTest, TheFirstRowCounts) {
   earlier = answer.alarms(0);
   earlier.set_observation(300);
   earlier.set_group_value("asia");
-  EXPECT_THAT(VerdictLine(answer), HasSubstr(" in group eu since 1970-01-01 01:00 UTC (row 913)"))
+  EXPECT_THAT(VerdictLine(answer),
+              HasSubstr(" in group eu, alarm on 1970-01-01 01:00 UTC (row 913)"))
       << "asia is not over the limit any more";
   answer.mutable_verdict()->add_groups_over_limit("asia");
   EXPECT_THAT(VerdictLine(answer),
-              HasSubstr(" in groups eu (since row 913), asia (since row 300), first since "
+              HasSubstr(" in groups eu (alarm at row 913), asia (alarm at row 300), first alarm on "
                         "1970-01-01 01:00 UTC (row 300), "));
   answer.mutable_verdict()->mutable_groups_over_limit()->RemoveLast();
   answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);

@@ -20,9 +20,11 @@ std::string AgainText(std::int64_t row) {
   return row > 0 ? absl::StrCat(", again since row ", row) : "";
 }
 
-// Empty for null.
-std::string SinceText(const v1::Alarm* alarm) {
-  return alarm == nullptr ? "" : " since " + TimeOfRow(alarm->raise_time(), alarm->observation());
+// When the alarm was raised, which is later than the error began; `changed` dates that. Empty for
+// null.
+std::string RaisedText(const v1::Alarm* alarm) {
+  return alarm == nullptr ? ""
+                          : ", alarm on " + TimeOfRow(alarm->raise_time(), alarm->observation());
 }
 
 // A group or label over its limit.
@@ -68,7 +70,7 @@ const v1::Alarm* FirstAlarm(const std::vector<PartOver>& parts) {
 }
 
 // How far off the model itself is, and which of its groups or labels are over their limits, each
-// since when. is_single_label: of a model of one label, whose error is that of the model.
+// with its alarm. is_single_label: of a model of one label, whose error is that of the model.
 std::string LimitText(const v1::GetCalibrationResponse& answer, bool is_single_label) {
   const v1::Verdict& verdict = answer.verdict();
   const v1::CalibrationError& error = answer.error();
@@ -81,7 +83,7 @@ std::string LimitText(const v1::GetCalibrationResponse& answer, bool is_single_l
   } else if (own && verdict.limit_status() == v1::CalibrationError::OVER_LIMIT) {
     // After a person has raised the limit, an alarm may be active although nothing is over it.
     text +=
-        SinceText(FirstLimitAlarm(answer, AlarmsOf::kModel)) + AgainText(error.over_again_since());
+        RaisedText(FirstLimitAlarm(answer, AlarmsOf::kModel)) + AgainText(error.over_again_since());
   }
   if (parts.empty()) return text;
   const bool is_news = !own || (error.is_acknowledged() && !verdict.is_acknowledged());
@@ -93,8 +95,8 @@ std::string LimitText(const v1::GetCalibrationResponse& answer, bool is_single_l
     if (part.alarm == nullptr) {
       if (!verdict.is_acknowledged()) name += " (acknowledged)";
     } else if (has_own_rows) {
-      absl::StrAppend(&name, " (since row ", part.alarm->observation(), AgainText(part.again_since),
-                      ")");
+      absl::StrAppend(&name, " (alarm at row ", part.alarm->observation(),
+                      AgainText(part.again_since), ")");
     }
   }
   if (own) text += is_news ? ", OVER_LIMIT" : ", also";
@@ -104,9 +106,13 @@ std::string LimitText(const v1::GetCalibrationResponse& answer, bool is_single_l
     return text + (own && names.size() > 1 ? " (all acknowledged)" : " (acknowledged)");
   }
   if (!is_news) return text;
-  const std::string since = SinceText(FirstAlarm(parts));
-  return has_own_rows ? absl::StrCat(text, since.empty() ? "" : ", first", since)
-                      : absl::StrCat(text, since, AgainText(parts.front().again_since));
+  const v1::Alarm* const first = FirstAlarm(parts);
+  if (!has_own_rows) {
+    return absl::StrCat(text, RaisedText(first), AgainText(parts.front().again_since));
+  }
+  if (first == nullptr) return text;
+  return absl::StrCat(text, ", first alarm on ",
+                      TimeOfRow(first->raise_time(), first->observation()));
 }
 
 // The groups, classes and labels that e-BH rejects: "groups b, a and class 1". Empty without one.
@@ -144,9 +150,6 @@ std::string RejectedText(const v1::GetCalibrationResponse& answer) {
 std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
   if (!answer.has_verdict()) return "not monitored, so there is no verdict";
   const v1::Verdict& verdict = answer.verdict();
-  const bool also_stale = verdict.stale() && verdict.status() != v1::Verdict::STALE;
-  const std::string status =
-      absl::StrCat(StatusName(verdict.status()), also_stale ? ", STALE" : "");
   const bool has_alarm = verdict.limit_status() == v1::CalibrationError::OVER_LIMIT &&
                          FirstLimitAlarm(answer, AlarmsOf::kAll) != nullptr;
   std::string text;
@@ -159,10 +162,13 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
     }
     text += ", ";
   }
-  text += status;
+  text += StatusName(verdict.status());
+  const bool is_stale = verdict.status() == v1::Verdict::STALE;
   if (!has_alarm && verdict.has_since()) {
-    text += " since " + TimeOfRow(verdict.since(), verdict.since_observation());
+    absl::StrAppend(&text, is_stale ? " since " : ", alarm on ",
+                    TimeOfRow(verdict.since(), verdict.since_observation()));
   }
+  if (verdict.stale() && !is_stale) text += ", STALE";
   // The answer for the model as a whole must not hide its parts.
   if (answer.observations() == 0) {
     if (const std::string reason = NotCountedText(answer); !reason.empty()) {
