@@ -61,7 +61,7 @@ TEST_F(CalibctlLabelsTest, FromTheDeclarationToTheVerdict) {
   EXPECT_THAT(OutputOf({"model", "list"}), HasSubstr("2 labels"));
   Send(3000);
   const std::string shown = OutputOf({"show", "sky", "--verbose", "--bins"});
-  EXPECT_THAT(shown, AllOf(HasSubstr("OVER_LIMIT"), HasSubstr("in label fog (alarm at row "),
+  EXPECT_THAT(shown, AllOf(HasSubstr("OVER_LIMIT"), HasSubstr("in label fog (alarm at"),
                            HasSubstr("over the limit, rejected"), HasSubstr("no reliability"),
                            Not(HasSubstr("recalibrate")), Not(HasSubstr("confident"))));
   // The worst label is first.

@@ -379,7 +379,7 @@ TEST_F(CalibctlServedTest, AnAcknowledgementShowsTheFormerError) {
     return run->output();
   };
   EXPECT_THAT(show(), AllOf(HasSubstr("verdict   over: OVER_LIMIT, alarm on 20"),
-                            HasSubstr("), also in"), HasSubstr("asia (alarm at row ")));
+                            HasSubstr("), also in"), HasSubstr("asia (alarm at")));
   // An evaluation of the newest observations has the groups too.
   const nlohmann::json evaluation =
       RunJson({"evaluate", "--model", "over", "--replicates", "99", "--consistency-replicates", "0",
