@@ -85,9 +85,12 @@ class PageTest(unittest.TestCase):
         """Shows a model down to its end, or the list."""
         path = f"/#/models/{name}" if name else "/#/"
         ready = ready or (".banner" if name else "table.models tbody tr")
-        # Some parts are computed when a reader gets there.
+        # Some parts are computed when a reader gets there. The page grows as its answers come, and so does the way
+        # to its end.
         end = ("if (await page.$('.banner, main .empty') === null) await page.waitForSelector('.banner, main .empty'); "
-               "await page.evaluate(() => scrollTo(0, document.body.scrollHeight)); ") if name else ""
+               "const deadline = Date.now() + 120000; do { "
+               "await page.evaluate(() => scrollTo(0, document.body.scrollHeight)); await page.waitForTimeout(100); "
+               f"}} while (!await page.isVisible('{ready}') && Date.now() < deadline); ") if name else ""
         self.browser.run(f"await page.goto('about:blank'); await page.goto('{self.origin}{path}'); {end}"
                          f"await page.waitForSelector('{ready}');")
 

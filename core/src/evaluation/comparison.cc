@@ -70,7 +70,7 @@ ScoredRows ScoreRows(const PredictionBatch& batch) {
   return rows;
 }
 
-double Mean(const std::vector<double>& values) {
+double MeanScore(const std::vector<double>& values) {
   RunningMoments moments;
   for (const double value : values) moments.Add(value);
   return moments.mean;
@@ -109,8 +109,8 @@ ScoreDifference UnpairedDifference(const std::vector<double>& model,
                                    const std::vector<double>& baseline, double bound) {
   const Interval of_model = MeanInterval(model, bound, kComparisonLevel / 2);
   const Interval of_baseline = MeanInterval(baseline, bound, kComparisonLevel / 2);
-  const double model_mean = Mean(model);
-  const double baseline_mean = Mean(baseline);
+  const double model_mean = MeanScore(model);
+  const double baseline_mean = MeanScore(baseline);
   return {.model = model_mean,
           .baseline = baseline_mean,
           .difference = model_mean - baseline_mean,
