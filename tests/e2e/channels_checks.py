@@ -223,9 +223,9 @@ def check_accepted(_, a):
 
 
 def check_since(a, is_over):
-    """The verdict holds since the first alarm about it."""
+    """The verdict names the first alarm about it."""
     verdict = a.facts["verdict"]
-    match = re.search(r" since (\S+ \S+) UTC \(row (\d+)\)", a.said("verdict"))
+    match = re.search(r"(?:, (?:first )?alarm on| since) (\S+ \S+) UTC \(row (\d+)\)", a.said("verdict"))
     alarms = a.active("OVER_LIMIT") if is_over else []
     # That of the model itself comes first.
     own = [alarm for alarm in alarms if "groupValue" not in alarm and "label" not in alarm]
