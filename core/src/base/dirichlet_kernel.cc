@@ -1,7 +1,9 @@
 #include "base/dirichlet_kernel.h"
 
+#include <boost/math/special_functions/digamma.hpp>
 #include <cmath>
-#include <unsupported/Eigen/SpecialFunctions>
+
+#include "base/boost_policy.h"
 
 namespace calibd {
 
@@ -35,9 +37,10 @@ RowMatrix NormalizerSlopes(const RowMatrix& classes, double bandwidth) {
   RowMatrix slopes(classes.rows(), classes.cols());
   for (Eigen::Index j = 0; j < classes.rows(); ++j) {
     const double total = classes.row(j).sum() / bandwidth + static_cast<double>(classes.cols());
-    const double all = Eigen::numext::digamma(total);
+    const double all = boost::math::digamma(total, MathPolicy());
     for (Eigen::Index k = 0; k < classes.cols(); ++k) {
-      slopes(j, k) = (Eigen::numext::digamma(classes(j, k) / bandwidth + 1) - all) / bandwidth;
+      slopes(j, k) =
+          (boost::math::digamma(classes(j, k) / bandwidth + 1, MathPolicy()) - all) / bandwidth;
     }
   }
   return slopes;
