@@ -16,6 +16,7 @@ absl::StatusOr<v1::Recalibration> RecalibrateOffline(const NumberForecastKind& k
                                                      const RunControl& control) {
   const std::vector<CentralDeviations> events = DeviationsOf(kind, batch);
   std::vector<DeviationBlocks> blocks;
+  blocks.reserve(events.size());
   for (const CentralDeviations& event : events) blocks.push_back(event.blocks);
   CALIBD_ASSIGN_OR_RETURN(const std::optional<EventChange> change, FindChangeBeforeMap(blocks, 1));
   const std::size_t older = change.has_value() ? static_cast<std::size_t>(change->change.from) : 0;

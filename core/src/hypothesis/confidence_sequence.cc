@@ -47,8 +47,9 @@ double SolveMixture(double squares, double log_target) noexcept {
   // increasing, so Newton's steps descend to the solution without passing it.
   for (int step = 0; step < kMostSteps; ++step) {
     double most = -std::numeric_limits<double>::infinity();
-    for (std::size_t j = 0; j < kMixtureRates; ++j)
+    for (std::size_t j = 0; j < kMixtureRates; ++j) {
       most = std::max(most, rates[j] * x + offsets[j]);
+    }
     double sum = 0;
     double slope = 0;
     for (std::size_t j = 0; j < kMixtureRates; ++j) {

@@ -298,8 +298,9 @@ absl::StatusOr<double> EstimateNullCube(const LensBatch& batch, const Kernel& ke
   const std::size_t width = parts.size() * parts.front().class_count;
   // The row of each part, as NullCube expects them.
   std::vector<double> rows(n * width);
-  for (std::size_t i = 0; i < n; ++i)
+  for (std::size_t i = 0; i < n; ++i) {
     GatherRow(parts, i, std::span(rows).subspan(i * width, width));
+  }
   const auto cube = [&](std::size_t i, std::size_t j, std::size_t k) {
     return NullCube({&rows[i * width], width}, {&rows[j * width], width}, {&rows[k * width], width},
                     parts.size(), batch.weight, kernel);

@@ -40,6 +40,7 @@ absl::Status ForEachTile(Eigen::Index n, const RunControl& control, const Body& 
 
 std::vector<double> DensityBandwidths() {
   std::vector<double> bandwidths;
+  bandwidths.reserve(20);
   for (int k = 0; k < 15; ++k) bandwidths.push_back(std::pow(10, -5 + k * 4.0 / 14));
   for (int k = 1; k <= 5; ++k) bandwidths.push_back(0.2 * k);
   return bandwidths;

@@ -265,7 +265,7 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
 }
 
 std::string MapCaution(const v1::GetCalibrationResponse& answer) {
-  const std::string doubt = answer.rows_are_doubtful() ? std::string(kDoubtfulText) : "";
+  std::string doubt = answer.rows_are_doubtful() ? std::string(kDoubtfulText) : "";
   if (answer.has_forecast()) return doubt.empty() ? CauseLine(answer) : doubt;
   PartsToRepair groups = FindPartsToRepair(answer);
   if (!NeedsRepair(answer.error())) {
@@ -284,7 +284,7 @@ std::string RepairLine(const v1::GetCalibrationResponse& answer) {
   // No map repairs several labels at once.
   if (answer.has_labels()) return CauseLine(answer);
   if (answer.has_forecast()) {
-    const std::string cause = CauseLine(answer);
+    std::string cause = CauseLine(answer);
     if (!cause.empty() || !NeedsRepair(answer.error()) || StatesOneLevel(answer)) return cause;
   }
   if (!NeedsRepair(answer.error())) {
