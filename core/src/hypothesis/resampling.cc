@@ -13,9 +13,8 @@ std::string_view Describe(NullHypothesis null) noexcept {
     case NullHypothesis::kPearson:
       break;
   }
-  return "labels drawn from the predictions themselves (approximate: a Pearson curve with the "
-         "mean, "
-         "variance and skewness of SKCE_uq)";
+  return "labels drawn from the predictions themselves (approximate: a Pearson curve with "
+         "the mean, variance and skewness of SKCE_uq)";
 }
 
 }  // namespace calibd

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/bandwidth.h"
+#include "calibd/core/binary_predictions.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "loss/distribution_matching.h"
@@ -98,9 +99,7 @@ absl::StatusOr<ConditionPtr> MakeClassCondition(const PredictionBatch& batch, co
 // The class of row i that part p of a scalar lens shows.
 std::size_t ShownClass(const PredictionBatch& batch, const Lens& lens, std::size_t p,
                        std::size_t i) {
-  if (!std::holds_alternative<TopLabelLens>(lens.kind())) return p;
-  const std::span<const double> row = batch.row(i);
-  return static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+  return std::holds_alternative<TopLabelLens>(lens.kind()) ? PredictedClass(batch.row(i)) : p;
 }
 
 // The weights of kWeightedMmce; all 0 if all rows are correct, or all are wrong.
