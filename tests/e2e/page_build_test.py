@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,15 @@ class PageBuildTest(unittest.TestCase):
     def test_the_sources_use_the_messages_of_the_api(self):
         self.run_tool("node_modules/.bin/openapi-typescript", OPENAPI, "--output", "src/api_types.d.ts")
         self.run_tool("node_modules/.bin/tsc", "--noEmit")
+
+    def test_no_shortened_name_is_one_of_the_api(self):
+        script = (PAGE / "build.mjs").read_text(encoding="utf-8")
+        shortened = set(re.search(r"const mangleProps = /\^\(([\w|]+)\)\$/;", script)[1].split("|"))
+        self.assertGreater(len(shortened), 10)
+        schemas = json.loads(pathlib.Path(OPENAPI).read_text(encoding="utf-8"))["components"]["schemas"]
+        names = {name for schema in schemas.values() for name in schema.get("properties", {})}
+        self.assertIn("howBad", names)
+        self.assertEqual(shortened & names, set())
 
     def test_packages_are_pinned_by_their_content(self):
         packages = json.loads((PAGE / "package-lock.json").read_text(encoding="utf-8"))["packages"]
