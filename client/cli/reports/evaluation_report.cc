@@ -21,6 +21,11 @@ using Rows = std::vector<std::vector<std::string>>;
 // Maximum number of rows of a table that may be long.
 constexpr std::size_t kMaxRows = 20;
 
+// False if the tests use rows that were drawn from all.
+bool TestsAll(const v1::Evaluation& evaluation) {
+  return evaluation.tested_observations() == evaluation.observations();
+}
+
 std::string BinsName(const v1::BinnedErrorSpec& spec) {
   switch (spec.bins_case()) {
     case v1::BinnedErrorSpec::kUniform:
@@ -205,10 +210,15 @@ std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
     const v1::ConsistencyTest& test = evaluation.consistency_test();
     absl::StrAppendFormat(
         &text,
-        "\n%s of the ECE (%s): p = %s (one look); "
+        "\n%s of the ECE (%s)%s: p = %s (one look); "
         "resampled ECE %s +- %s\n%s\n",
         test.null() == v1::QuadraticTestResult::FORECAST ? "simulation" : "consistency resampling",
-        BinsName(test.spec()), PValue(test.p_value()), Number(test.replicate_mean()),
+        BinsName(test.spec()),
+        // The ECE of fewer rows is larger, because it is biased upwards.
+        TestsAll(evaluation)
+            ? ""
+            : absl::StrCat(" of the ", evaluation.tested_observations(), " drawn rows"),
+        PValue(test.p_value()), Number(test.replicate_mean()),
         Number(test.replicate_standard_deviation()), test.caveat());
   }
   Rows rows = {{"CME test of the lens", "test locations", "statistic", "p (one look)"}};
@@ -252,11 +262,10 @@ std::string DescribeReliability(const v1::Reliability& reliability,
 
 // Which numbers are of which rows; empty if all are of all rows.
 std::string DescribeTestedRows(const v1::Evaluation& evaluation) {
-  if (evaluation.tested_observations() == evaluation.observations()) return "";
+  if (TestsAll(evaluation)) return "";
   return absl::StrFormat(
       "The estimates and tests of lenses, the tests of binned errors, decisions and similar cases "
-      "use "
-      "these %d rows. All else uses all %d rows. --test-rows sets the number.\n",
+      "use these %d rows. All else uses all %d rows. --test-rows sets the number.\n",
       evaluation.tested_observations(), evaluation.observations());
 }
 

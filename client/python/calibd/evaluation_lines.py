@@ -81,6 +81,10 @@ def consistency_lines(evaluated: evaluation.Evaluation) -> list[tuple[str, str]]
         return [("test of ECE", "not run, because there are no consistency_replicates")] if (
             evaluated.binned_errors) else []
     test = evaluated.consistency_test
-    return [("test of ECE", f"{test.spec.WhichOneof('bins')}: calibrated {test.replicate_mean:.3g} +- "
-             f"{test.replicate_standard_deviation:.2g}, p = {test.p_value:.3g} for one look"),
+    # The ECE of fewer rows is larger, because it is biased upwards.
+    rows = ("" if evaluated.tested_observations == evaluated.observations else
+            f" of the {evaluated.tested_observations} drawn rows")
+    return [("test of ECE", f"{test.spec.WhichOneof('bins')}{rows}: calibrated "
+             f"{test.replicate_mean:.3g} +- {test.replicate_standard_deviation:.2g}, "
+             f"p = {test.p_value:.3g} for one look"),
             ("", test.caveat)]

@@ -31,7 +31,9 @@ double BinnedOperations(double n, double m, const BinnedErrorSpec& spec) {
 }
 
 double ReliabilityOperations(double n, const EvaluationOptions& options) {
-  return 8 * n * (options.band_replicates + 2 * std::log2(n + 1));
+  // A replicate draws each row, and fits units of rows.
+  const double replicate = 2 * n + 6 * std::min(n, static_cast<double>(kMaxBandUnits));
+  return options.band_replicates * replicate + 16 * n * std::log2(n + 1);
 }
 
 // Of the top label and of the chosen classes.
@@ -47,13 +49,8 @@ double DecisionOperations(double n, double m, const EvaluationOptions& options) 
   return (1.0 + options.replicates) * (n * losses + actions * actions);
 }
 
-std::size_t TestedRows(std::size_t n, const EvaluationOptions& options) {
-  return options.test_rows == 0 ? n : std::min(n, options.test_rows);
-}
-
 bool SimulatesBlocks(std::size_t n, const EvaluationOptions& options) {
-  return options.null != NullHypothesis::kForm && options.replicates > 0 &&
-         TestedRows(n, options) == n;
+  return options.null != NullHypothesis::kForm && options.replicates > 0 && n <= options.test_rows;
 }
 
 double CmeOperations(double n, double m, const EvaluationOptions& options) {
@@ -356,8 +353,9 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
           "block_sizes holds ", block_size, ", expected ", kMinBlockSize, "..", kMaxBlockSize));
     }
   }
-  if (options.test_rows == 1) {
-    return absl::InvalidArgumentError("test_rows is 1, expected at least 2, or 0 for the default");
+  if (options.test_rows < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("test_rows is ", options.test_rows, ", expected at least 2"));
   }
   CALIBD_RETURN_IF_ERROR(CheckReplicates("replicates", options.replicates));
   CALIBD_RETURN_IF_ERROR(CheckReplicates("consistency_replicates", options.consistency_replicates));
@@ -401,7 +399,7 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
 
 std::vector<std::size_t> DrawTestRows(std::size_t n, std::size_t test_rows, std::uint64_t seed) {
   std::vector<std::size_t> rows;
-  if (test_rows == 0 || test_rows >= n) {
+  if (test_rows >= n) {
     rows.resize(n);
     std::iota(rows.begin(), rows.end(), std::size_t{0});
     return rows;
@@ -429,7 +427,7 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
   Stages stages(control, EvaluationSeconds(n, batch.class_count, options), on_stage);
   Evaluation evaluation;
   evaluation.n = n;
-  evaluation.tested = TestedRows(n, options);
+  evaluation.tested = std::min(n, options.test_rows);
   if (options.reliability_only) {
     CALIBD_RETURN_IF_ERROR(EvaluateDiagrams(batch, options, stages, evaluation));
     if (control.progress) control.progress(1);
@@ -504,7 +502,7 @@ absl::StatusOr<IndividualTestResult> EvaluateIndividual(const PredictionBatch& b
                                                         const RunControl& control) {
   const BootstrapOptions test{
       .replicates = options.replicates, .seed = options.seed, .null = NullHypothesis::kForecast};
-  if (TestedRows(batch.size(), options) == batch.size()) {
+  if (batch.size() <= options.test_rows) {
     return TestIndividual(batch, features, feature_count, test, control);
   }
   const std::vector<std::size_t> rows = DrawTestRows(batch.size(), options.test_rows, options.seed);
@@ -526,12 +524,12 @@ double EvaluationMemory(std::size_t n, std::size_t class_count, const Evaluation
   if (options.reliability_only) return bands + 64 * size * (1 + static_cast<double>(threads));
   double most = 0;
   for (const auto& [lens, kernel] : options.lenses) {
-    most = std::max(most, LensTestMemory(TestedRows(n, options), class_count, lens,
+    most = std::max(most, LensTestMemory(std::min(n, options.test_rows), class_count, lens,
                                          TestOptions(options, kernel), threads));
   }
   // Rows that a thread draws, with their bins, and the cumulative sums; test locations; blocks.
   const auto m = static_cast<double>(class_count);
-  const auto tested = static_cast<double>(TestedRows(n, options));
+  const auto tested = static_cast<double>(std::min(n, options.test_rows));
   const double rows = static_cast<double>(threads) * (64 * size + 64 * m) + 8 * size * m;
   const double tables = 1 + 2 * static_cast<double>(threads);
   const double cme = static_cast<double>(options.cme_test_locations) * 8 * tables * (tested + m);
@@ -548,7 +546,7 @@ double EvaluationOperations(std::size_t n, std::size_t class_count,
   const auto m = static_cast<double>(class_count);
   const double diagrams = DiagramOperations(size, options);
   if (options.reliability_only) return diagrams;
-  const std::size_t tested = TestedRows(n, options);
+  const std::size_t tested = std::min(n, options.test_rows);
   const auto tested_size = static_cast<double>(tested);
   double sum = (SimulatesBlocks(n, options) ? 1.0 + options.replicates : 1.0) *
                    BlockOperations(size, class_count, options) +
@@ -573,7 +571,7 @@ double EvaluationSeconds(std::size_t n, std::size_t class_count,
   if (options.reliability_only) return diagrams;
   double bins = BinnedOperations(size, m, MedianVarianceBins{});
   for (const BinnedErrorSpec& spec : options.binned_errors) bins += BinnedOperations(size, m, spec);
-  const std::size_t tested = TestedRows(n, options);
+  const std::size_t tested = std::min(n, options.test_rows);
   const auto tested_size = static_cast<double>(tested);
   double seconds = 0;
   for (const auto& [lens, kernel] : options.lenses) {

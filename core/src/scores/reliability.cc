@@ -58,19 +58,17 @@ std::vector<std::size_t> BandIndices(std::size_t count, std::size_t points) {
 }
 
 // Consecutive groups of distinct predictions that a replicate fits as one, so that its regression
-// does not cost time for every row. With at most kMaxUnits groups each is a unit. A unit of more
-// groups has about n / kMaxUnits rows, where a block of the regression has of the order of n^(2/3)
-// rows.
+// does not cost time for every row. With at most kMaxBandUnits groups each is a unit. A unit of
+// more groups has about n / kMaxBandUnits rows, where a block of the regression has of the order of
+// n^(2/3) rows.
 struct BandUnits {
-  static constexpr std::size_t kMaxUnits = 16384;
-
   // The end of each unit, among the groups.
   std::vector<std::size_t> ends;
   std::vector<double> counts;
 
   explicit BandUnits(const SortedPredictions& sorted) {
     const std::size_t groups = sorted.counts.size();
-    const std::size_t per_unit = (groups + kMaxUnits - 1) / kMaxUnits;
+    const std::size_t per_unit = (groups + kMaxBandUnits - 1) / kMaxBandUnits;
     for (std::size_t begin = 0; begin < groups; begin += per_unit) {
       const std::size_t end = std::min(groups, begin + per_unit);
       ends.push_back(end);

@@ -69,7 +69,8 @@ TEST(CalibctlEvaluateRowsTest, TestsARandomPartOfManyRows) {
               AllOf(HasSubstr("tested\n          with 10000 of the 30000 rows, drawn at random"),
                     HasSubstr("10000 observations (drawn at random from numbers 1 to 30000)"),
                     HasSubstr("(median over these 10000 predictions)"),
-                    HasSubstr("use these 10000 rows. All else uses all 30000 rows.")));
+                    HasSubstr("use these 10000 rows. All else uses all 30000 rows."),
+                    HasSubstr(") of the 10000 drawn rows: p = ")));
   arguments.insert(arguments.end(), {"--test-rows", "30000", "--cme-locations", "0"});
   CalibctlRun all(arguments);
   ASSERT_EQ(all.exit_code(), 0) << all.error();

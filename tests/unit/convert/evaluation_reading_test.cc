@@ -164,6 +164,12 @@ TEST(EvaluationReadingTest, SaysWhatTheActionsCost) {
   EXPECT_EQ(ReadingOf(evaluation, {.error_limit = 0.02}).decision().text(),
             "the actions cost 0.5 on average, the predictions promise 0.25: +0.25 (+0.125 to "
             "+0.375)");
+  // A decision uses the rows that are tested.
+  evaluation.set_observations(30000);
+  evaluation.set_tested_observations(10000);
+  EXPECT_THAT(
+      ReadingOf(evaluation, {.error_limit = 0.02}).decision().text(),
+      StartsWith("over 10000 of the 30000 rows, drawn at random: the actions cost 0.5 on "));
 }
 
 TEST(EvaluationReadingTest, OfForecastsHasTheirCoverageBiasAndCells) {

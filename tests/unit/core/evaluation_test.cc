@@ -188,7 +188,7 @@ TEST(EvaluateTest, TheDiagramsAloneCostAPartOfTheRest) {
 }
 
 TEST(EvaluateTest, TestRowsAreDrawnWithoutReplacement) {
-  EXPECT_EQ(DrawTestRows(4, 0, 1), (std::vector<std::size_t>{0, 1, 2, 3}));
+  EXPECT_EQ(DrawTestRows(4, 4, 1), (std::vector<std::size_t>{0, 1, 2, 3}));
   EXPECT_EQ(DrawTestRows(4, 5, 1), DrawTestRows(4, 4, 2));
   EXPECT_NE(DrawTestRows(1000, 10, 1), DrawTestRows(1000, 10, 2));
   // Each of the ten pairs of five rows has probability 1/10.
@@ -249,7 +249,8 @@ TEST(EvaluateTest, TestsAPartOfManyRowsAndMeasuresAll) {
   EXPECT_EQ(all->block_tests.size(), 3U);
 
   options.test_rows = 1;
-  EXPECT_THAT(Evaluate(set.view(), options).status().message(), HasSubstr("test_rows is 1"));
+  EXPECT_THAT(Evaluate(set.view(), options).status().message(),
+              HasSubstr("test_rows is 1, expected at least 2"));
 }
 
 TEST(EvaluateTest, TestRowsBoundTheCost) {
@@ -273,7 +274,7 @@ TEST(EvaluateTest, SimilarCasesAreTestedWithTheTestRows) {
     return EvaluateIndividual(set.view(), features, 1, options)->mmd_squared;
   };
   const BootstrapOptions resampling{.replicates = 99, .seed = 5, .null = NullHypothesis::kForecast};
-  EXPECT_EQ(test(0), TestIndividual(set.view(), features, 1, resampling)->mmd_squared);
+  EXPECT_EQ(test(300), TestIndividual(set.view(), features, 1, resampling)->mmd_squared);
   PredictionSet drawn;
   drawn.class_count = 3;
   std::vector<double> drawn_features;

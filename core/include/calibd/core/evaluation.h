@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,8 +33,7 @@ namespace calibd {
 // estimators over the batch, scores, binned errors, reliability diagrams, and the tests that reject
 // too often.
 
-// Rows that the tests and the estimates over pairs use by default, see
-// EvaluationOptions::test_rows.
+// EvaluationOptions::test_rows of requests that do not state it.
 inline constexpr std::size_t kDefaultTestRows = 10000;
 
 struct EvaluationOptions {
@@ -52,9 +52,9 @@ struct EvaluationOptions {
   // The seed of all random draws.
   std::uint64_t seed = 0;
   // What costs more than a few passes over the rows uses the rows of DrawTestRows: the estimates
-  // and tests of the lenses, consistency resampling, and the tests of decisions. At least 2; 0:
-  // all.
-  std::size_t test_rows = 0;
+  // and tests of the lenses, consistency resampling, and the tests of decisions. At least 2; all by
+  // default.
+  std::size_t test_rows = std::numeric_limits<std::size_t>::max();
   // The null hypothesis of the tests of the lenses and of consistency resampling. With kForecast
   // the tests of the block estimators are simulated too, with `replicates` replicates, if all rows
   // are tested. kPearson is only for the tests of the lenses: the others are those of kForecast.
@@ -143,8 +143,8 @@ struct Evaluation {
     const PredictionBatch& batch, const EvaluationOptions& options, const RunControl& control = {},
     const std::function<void(const std::string& stage)>& on_stage = {});
 
-// The rows that Evaluate tests: all n of them if test_rows is 0 or at least n, and otherwise
-// test_rows of them, drawn without replacement. Every set of so many rows has the same probability.
+// The rows that Evaluate tests: all n of them if test_rows is at least n, and otherwise test_rows
+// of them, drawn without replacement. Every set of so many rows has the same probability.
 // Ascending, counted from 0. Cost: O(n).
 [[nodiscard]] std::vector<std::size_t> DrawTestRows(std::size_t n, std::size_t test_rows,
                                                     std::uint64_t seed);

@@ -58,6 +58,8 @@ struct ReliabilityBin {
                                                             double level = 0.9);
 
 inline constexpr std::size_t kMaxBandPoints = 1000;
+// Above this number of distinct predictions, replicates of a band fit units of neighbours.
+inline constexpr std::size_t kMaxBandUnits = 16384;
 inline constexpr std::int32_t kMaxBandReplicates = 10000;
 
 struct CorpReliabilityOptions {

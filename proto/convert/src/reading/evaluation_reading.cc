@@ -166,15 +166,23 @@ v1::ErrorMeasurement MeasurementOf(const v1::Evaluation& evaluation) {
   return error;
 }
 
+// Which rows the tests and the decisions use; empty if they use all.
+std::string TestedRowsText(const v1::Evaluation& evaluation) {
+  if (evaluation.tested_observations() >= evaluation.observations()) return "";
+  return absl::StrFormat("%d of the %d rows, drawn at random", evaluation.tested_observations(),
+                         evaluation.observations());
+}
+
 // What the decisions cost; empty without a decision.
 std::string EvaluatedDecision(const v1::Evaluation& evaluation) {
   if (evaluation.has_decision_loss()) {
     const v1::DecisionEvaluation& decision = evaluation.decision_loss();
+    const std::string rows = TestedRowsText(evaluation);
     return absl::StrFormat(
-        "the actions cost %.3g on average, the predictions promise %.3g: %+.3g (%+.3g to %+.3g)",
-        decision.realised_loss(), decision.expected_loss(),
-        decision.realised_loss() - decision.expected_loss(), decision.gap_lower_bound(),
-        decision.gap_upper_bound());
+        "%sthe actions cost %.3g on average, the predictions promise %.3g: %+.3g (%+.3g to %+.3g)",
+        rows.empty() ? "" : absl::StrCat("over ", rows, ": "), decision.realised_loss(),
+        decision.expected_loss(), decision.realised_loss() - decision.expected_loss(),
+        decision.gap_lower_bound(), decision.gap_upper_bound());
   }
   if (!evaluation.forecast().has_decision()) return "";
   const v1::ForecastEvaluation::Decision& decision = evaluation.forecast().decision();
@@ -246,10 +254,8 @@ std::string TestsText(const v1::Evaluation& evaluation, const EvaluationCriteria
         text.empty() ? "" : "; ", absl::StrJoin(answers.unable, ", "), level,
         evaluation.lenses(0).result().replicates(), std::ceil(1 / level - 1e-9) - 1);
   }
-  if (!text.empty() && evaluation.tested_observations() < evaluation.observations()) {
-    absl::StrAppendFormat(&text, "; tested with %d of the %d rows, drawn at random",
-                          evaluation.tested_observations(), evaluation.observations());
-  }
+  const std::string rows = TestedRowsText(evaluation);
+  if (!text.empty() && !rows.empty()) absl::StrAppend(&text, "; tested with ", rows);
   return text;
 }
 
