@@ -6,6 +6,7 @@
 Prints one JSON object: seconds of the best of three runs, by name, such as "n=10000/m=10".
 The quadratic estimator goes over the tiles of the upper triangle, which fit into the
 cache: cdist cityblock, exp, and the product of the residuals. top_label is its scalar form.
+class_loss is the quadratic estimator with its gradient, over all tiles.
 distribution_mmd is the unbiased MMD of Normal forecasts given the forecasts, over the same tiles.
 simulation is the test with 999 times labels drawn from the predictions, with 64 random frequencies.
 """
@@ -52,6 +53,27 @@ def simulation(predictions, replicates=999, frequencies=64):
         (sums ** 2).sum() - (1 - 2 * predictions[rows, labels] + squares).sum()
 
 
+def class_loss(points, residuals, scale):
+    """The loss and its gradient."""
+    n = len(points)
+    total = 0.0
+    gradient = np.zeros_like(points)
+    for i in range(0, n, TILE):
+        rows = points[i:i + TILE]
+        for j in range(0, n, TILE):
+            others = points[j:j + TILE]
+            kernel = np.exp(cdist(rows, others, "cityblock") * -scale)
+            if i == j:
+                np.fill_diagonal(kernel, 0)
+            terms = kernel * (residuals[i:i + TILE] @ residuals[j:j + TILE].T)
+            total += terms.sum()
+            gradient[i:i + TILE] -= kernel @ residuals[j:j + TILE]
+            for k in range(points.shape[1]):
+                signs = np.sign(rows[:, k, None] - others[None, :, k])
+                gradient[i:i + TILE, k] -= scale * np.einsum("ij,ij->i", terms, signs)
+    return total / (n * (n - 1)), gradient * 2 / (n * (n - 1))
+
+
 def distribution_mmd(mean, sd, outcome, gamma, gamma_z):
     variance = sd ** 2
     inverse = 1 / (1 + 2 * gamma * variance)
@@ -92,6 +114,15 @@ def kernel_ridge_fit(points, residuals, tolerance=1e-12, max_rank=1024):
     return (vectors[:, keep].T @ (factor @ residuals)) / np.sqrt(values[keep])[:, None]
 
 
+def draw_classes(rng, n, m):
+    """Predictions and their residuals."""
+    predictions = rng.dirichlet([0.1] * m, n)
+    labels = (predictions.cumsum(1) < rng.random((n, 1))).sum(1).clip(max=m - 1)
+    residuals = -predictions
+    residuals[np.arange(n), labels] += 1
+    return predictions, residuals, labels
+
+
 def best(call, repeats):
     seconds = []
     for _ in range(repeats):
@@ -110,10 +141,7 @@ def main():
             results[name] = best(call, repeats)
 
     for n, m in ((10000, 10), (10000, 100), (2000, 1000)):
-        predictions = rng.dirichlet([0.1] * m, n)
-        labels = (predictions.cumsum(1) < rng.random((n, 1))).sum(1).clip(max=m - 1)
-        residuals = -predictions
-        residuals[np.arange(n), labels] += 1
+        predictions, residuals, labels = draw_classes(rng, n, m)
         measure(f"n={n}/m={m}", lambda: skce_unbiased(predictions, residuals, 0.5 / BANDWIDTH))
         if (n, m) == (10000, 10):
             measure("kernel_ridge/n=8000/m=10",
@@ -122,6 +150,10 @@ def main():
             top = predictions.max(1, keepdims=True)
             hit = (predictions.argmax(1) == labels)[:, None] - top
             measure("top_label/n=10000", lambda: skce_unbiased(top, hit, 1 / BANDWIDTH))
+    for n, m in ((256, 10), (4096, 100)):
+        predictions, residuals, _ = draw_classes(rng, n, m)
+        measure(f"class_loss/n={n}/m={m}",
+                lambda: class_loss(predictions, residuals, 0.5 / BANDWIDTH))
     n = 10000
     mean = rng.standard_normal(n)
     sd = np.exp(0.35 * rng.standard_normal(n))

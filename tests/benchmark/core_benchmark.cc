@@ -358,6 +358,30 @@ BENCHMARK(ForecastDiscrepancyAdd)
     ->Arg(100)
     ->Unit(benchmark::kMillisecond);
 
+// The loss of predictions of classes with its gradient, as in a step of training.
+void ClassLoss(benchmark::State& state) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  const auto m = static_cast<std::size_t>(state.range(1));
+  const RunControl control = OnThreads(static_cast<std::size_t>(state.range(2)));
+  const PredictionSet set = Predictions(n, m);
+  const ForecastBatch batch{.kind = ForecastKind::kProbabilities,
+                            .values = set.probabilities,
+                            .width = m,
+                            .labels = set.labels,
+                            .outcomes = {}};
+  LossOptions options;
+  options.condition = ForecastCondition{.bandwidth = MakeKernel().bandwidth(), .gamma = {}};
+  for (auto _ : state) benchmark::DoNotOptimize(ComputeLoss(batch, options, control));
+}
+BENCHMARK(ClassLoss)
+    ->ArgNames({"n", "m", "threads"})
+    ->Args({256, 10, 1})
+    ->Args({4096, 100, 1})
+    ->Args({256, 10, 2})
+    ->Args({4096, 100, 2})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
 // The unbiased MMD of Normal forecasts given the forecasts, over all pairs.
 void DistributionMmd(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));

@@ -53,6 +53,9 @@ def best_seconds(core):
 def numpy_baseline(name):
     """The name of a row's baseline in baseline.py, or None."""
     match = re.match(r"Quadratic/float\d+/(n=\d+/m=\d+)/threads=\d+", name)
+    loss = re.match(r"ClassLoss/(n=\d+/m=\d+)/threads=1", name)
+    if loss:
+        return f"class_loss/{loss[1]}"
     others = {"TopLabel/n=10000": "top_label/n=10000",
               "KernelRidgeFit/n=8000/m=10": "kernel_ridge/n=8000/m=10",
               "Simulation/n=10000/threads=1": "simulation/n=10000",

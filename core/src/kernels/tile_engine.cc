@@ -98,7 +98,7 @@ void TileEngine<T>::Pack(std::span<const double> predictions) {
 
 template <typename T>
 double TileEngine<T>::Run(const Tile& tile, const std::function<bool()>& cancelled,
-                          MicroOutput output, T* out) const {
+                          MicroOutput output, T* out, T* kernels) const {
   constexpr std::size_t kWidth = kPanelWidth<T>;
   MicroTask<T> task{};
   task.class_count = class_count_;
@@ -117,6 +117,7 @@ double TileEngine<T>::Run(const Tile& tile, const std::function<bool()>& cancell
     task.column_begin = tile.column_begin + column;
     task.column_count = std::min(kWidth, tile.column_count - column);
     task.out = out == nullptr ? nullptr : out + column;
+    task.kernels = kernels == nullptr ? nullptr : kernels + column;
     sum += RunMicro(task);
   }
   return sum;
@@ -132,6 +133,12 @@ template <typename T>
 void TileEngine<T>::Terms(const Tile& tile, Scratch& /*scratch*/,
                           const std::function<bool()>& cancelled, T* out) const {
   Run(tile, cancelled, MicroOutput::kTerms, out);
+}
+
+template <typename T>
+void TileEngine<T>::TermsAndKernels(const Tile& tile, const std::function<bool()>& cancelled,
+                                    T* out, T* kernels) const {
+  Run(tile, cancelled, MicroOutput::kTerms, out, kernels);
 }
 
 template <typename T>

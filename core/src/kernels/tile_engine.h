@@ -53,6 +53,12 @@ class TileEngine {
   // h_ii = k(x, x) |d_i|^2 at each position, in double.
   [[nodiscard]] std::span<const double> diagonal() const noexcept { return diagonal_; }
 
+  // The predictions in panels of kPanelWidth positions, [panel][class][position]; 0 for positions
+  // after the last one.
+  [[nodiscard]] std::span<const T> panels() const noexcept {
+    return {panels_.get(), sums_.size() * class_count_};
+  }
+
   // Buffers that a caller reuses: none, but MatrixTileEngine has some.
   struct Scratch {};
 
@@ -63,6 +69,9 @@ class TileEngine {
   // triangles.
   void Terms(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled,
              T* out) const;
+  // Fills `kernels` with k(g_i, g_j) as well. The tile may be anywhere in the matrix.
+  void TermsAndKernels(const Tile& tile, const std::function<bool()>& cancelled, T* out,
+                       T* kernels) const;
   // Compute k(g_i, g_j) and the distance instead.
   void Kernels(const Tile& tile, const std::function<bool()>& cancelled, T* out) const;
   void Distances(const Tile& tile, const std::function<bool()>& cancelled, T* out) const;
@@ -73,8 +82,8 @@ class TileEngine {
 
  private:
   void Pack(std::span<const double> predictions);
-  double Run(const Tile& tile, const std::function<bool()>& cancelled, MicroOutput output,
-             T* out) const;
+  double Run(const Tile& tile, const std::function<bool()>& cancelled, MicroOutput output, T* out,
+             T* kernels = nullptr) const;
 
   std::size_t class_count_;
   Distance distance_;

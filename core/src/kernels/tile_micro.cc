@@ -175,6 +175,11 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
       Exp2(d, value);
     }
     if constexpr (kProduct) {
+      if (task.kernels != nullptr) {
+        T* const kernels = task.kernels + (first_row + r) * task.stride + first_column;
+        HWY_UNROLL(4)
+        for (std::size_t v = 0; v < kVectors; ++v) hn::StoreU(value[v], d, kernels + v * lanes);
+      }
       HWY_UNROLL(4)
       for (std::size_t v = 0; v < kVectors; ++v) value[v] = hn::Mul(value[v], product[r][v]);
     }

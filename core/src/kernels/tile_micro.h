@@ -57,6 +57,8 @@ struct MicroTask {
   MicroOutput output;
   // Row-major with `stride` values per row; may be written up to the panel's full width.
   T* out;
+  // For kTerms: the kernels, in the same layout; null if they are not needed.
+  T* kernels;
   std::size_t stride;
 };
 

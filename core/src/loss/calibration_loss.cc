@@ -13,6 +13,7 @@
 #include "calibd/core/binary_predictions.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
+#include "loss/class_pairs.h"
 #include "loss/distribution_matching.h"
 #include "loss/kernel_density_error.h"
 #include "loss/number_pairs.h"
@@ -74,9 +75,12 @@ ClassPart OneClassEach(const PredictionBatch& batch, const ClassOf& class_of) {
   return part;
 }
 
-absl::StatusOr<ConditionPtr> MakeClassCondition(const PredictionBatch& batch, const Lens& lens,
-                                                const ClassPart& part, ForecastCondition& condition,
-                                                const RunControl& control) {
+// The kernel of the shown predictions; sets the bandwidth if it is chosen. Unset if all predictions
+// are equal, or there is only one.
+absl::StatusOr<std::optional<Kernel>> MakeClassKernel(const PredictionBatch& batch,
+                                                      const Lens& lens,
+                                                      ForecastCondition& condition,
+                                                      const RunControl& control) {
   const bool squared = condition.distance == Distance::kSquaredEuclidean;
   Distance distance = condition.distance;
   if (lens.is_scalar()) {
@@ -87,13 +91,12 @@ absl::StatusOr<ConditionPtr> MakeClassCondition(const PredictionBatch& batch, co
   } else if (!condition.bandwidth.has_value()) {
     const absl::StatusOr<double> median =
         MedianBandwidth(batch.probabilities, batch.class_count, control, distance);
-    // All predictions are equal, or there is only one.
-    if (absl::IsFailedPrecondition(median.status())) return MakeNoCondition();
+    if (absl::IsFailedPrecondition(median.status())) return std::nullopt;
     if (!median.ok()) return median.status();
     condition.bandwidth = *median;
   }
   CALIBD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Over(distance, *condition.bandwidth));
-  return MakePointCondition(part.shown, kernel, 1);
+  return kernel;
 }
 
 // The class of row i that part p of a scalar lens shows.
@@ -134,9 +137,15 @@ absl::StatusOr<PairSums> SumClasses(const PredictionBatch& batch, const Forecast
     scale *= -std::expm1(scalar ? -gamma : -2 * gamma);
   }
   ConditionPtr fixed;
-  auto* const forecast = std::get_if<ForecastCondition>(&loss.condition);
-  if (forecast == nullptr) {
+  std::optional<Kernel> kernel;
+  if (auto* const forecast = std::get_if<ForecastCondition>(&loss.condition)) {
+    CALIBD_ASSIGN_OR_RETURN(kernel, MakeClassKernel(batch, options.lens, *forecast, control));
+    if (!kernel.has_value()) fixed = MakeNoCondition();
+  } else {
     CALIBD_ASSIGN_OR_RETURN(fixed, MakeCondition(given, control, loss.condition));
+  }
+  if (!scalar && kernel.has_value()) {
+    return SumClassPairs(batch, *kernel, scale, biased, loss.gradient, control);
   }
   PairSums total;
   std::vector<double> gradient(scalar && options.gradient ? n : 0);
@@ -145,11 +154,8 @@ absl::StatusOr<PairSums> SumClasses(const PredictionBatch& batch, const Forecast
     ClassPart part = !scalar ? AllClasses(batch) : OneClassEach(batch, [&](std::size_t i) {
       return ShownClass(batch, options.lens, p, i);
     });
-    ConditionPtr own;
-    if (forecast != nullptr) {
-      CALIBD_ASSIGN_OR_RETURN(own,
-                              MakeClassCondition(batch, options.lens, part, *forecast, control));
-    }
+    const ConditionPtr own =
+        kernel.has_value() ? MakePointCondition(part.shown, *kernel, 1) : nullptr;
     std::vector<double> weights;
     if (options.penalty == Penalty::kWeightedMmce) weights = CorrectnessWeights(batch, part);
     const auto terms = MakeClassTerms(std::move(part.residuals), scale, std::move(weights));
@@ -352,7 +358,9 @@ double LossMemory(const ForecastBatch& batch, const LossOptions& options) noexce
                                                     : 0;
   // Kernels of some rows with all others in each thread, of which there are at most 64.
   const double density = IsKernelDensity(options.penalty) ? 64 * 64 * n + 8 * values : 0;
-  return median + sizeof(double) * (density + 8 * values + 2 * points + 16 * n);
+  const bool has_tiles = batch.predicts_classes() && options.lens.is_canonical();
+  const double tiles = has_tiles ? ClassGradientMemory(batch.size(), batch.width) : 0;
+  return median + tiles + sizeof(double) * (density + 8 * values + 2 * points + 16 * n);
 }
 
 double LossPairOperations(const ForecastBatch& batch, const LossOptions& options) noexcept {
