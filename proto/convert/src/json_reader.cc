@@ -1,10 +1,13 @@
 #include "calibd/convert/json_reader.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -20,6 +23,7 @@
 #include "calibd/rpc/rules.pb.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/field_mask.pb.h"
+#include "google/protobuf/reflection.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "google/protobuf/util/time_util.h"
 #include "nlohmann/json.hpp"
@@ -228,14 +232,61 @@ bool SetText(const std::string& text, Message& message) {
   return true;
 }
 
+// The place in the text up to which it was read. The parser reads through iterators that share the
+// place, so that the reader can read a part of the text itself.
+class SharedIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  explicit SharedIterator(const char*& place) : place_(&place) {}
+
+  reference operator*() const { return **place_; }
+  SharedIterator& operator++() {
+    ++*place_;
+    return *this;
+  }
+  bool operator==(const SharedIterator& other) const { return *place_ == *other.place_; }
+
+ private:
+  const char** place_;
+};
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// Reads a number in JSON's form. Returns its end; null if there is none, or it is out of range.
+template <typename Value>
+const char* ReadNumber(const char* begin, const char* end, Value& value) {
+  const auto [number_end, error] = std::from_chars(begin, end, value);
+  if (error != std::errc()) return nullptr;
+  // from_chars takes more than JSON: 01, .5, 1., 1.e5, inf and nan.
+  const char* at = *begin == '-' ? begin + 1 : begin;
+  const char* const digits = at;
+  while (at != number_end && IsDigit(*at)) ++at;
+  if (at == digits || (*digits == '0' && at != digits + 1)) return nullptr;
+  const bool has_fraction = at != number_end && *at == '.';
+  return has_fraction && (at + 1 == number_end || !IsDigit(at[1])) ? nullptr : number_end;
+}
+
+const char* SkipSpace(const char* at, const char* end) {
+  while (at != end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t')) ++at;
+  return at;
+}
+
 // Receives the values of the text, and sets the message. An event that returns false ends the
 // reading.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Reader(std::string_view json, Message& message) : json_(json), message_(message) {}
+  Reader(std::string_view json, Message& message)
+      : json_(json), message_(message), place_(json.data()), end_(json.data() + json.size()) {}
 
   std::optional<JsonFault> Read() {
-    if (nlohmann::json::sax_parse(json_.begin(), json_.end(), this)) return std::nullopt;
+    if (nlohmann::json::sax_parse(SharedIterator(place_), SharedIterator(end_), this)) {
+      return std::nullopt;
+    }
     return std::move(fault_);
   }
 
@@ -273,10 +324,12 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     if (level.is_array || !field.is_repeated()) {
       return Fail(absl::StrCat("is an array, expected ", Expected(field)));
     }
-    return Open({.is_array = true,
-                 .message = level.message,
-                 .field = &field,
-                 .names = NamesFor(*level.message->GetDescriptor(), field)});
+    Open({.is_array = true,
+          .message = level.message,
+          .field = &field,
+          .names = NamesFor(*level.message->GetDescriptor(), field)});
+    ReadNumbers(levels_.back());
+    return true;
   }
 
   bool key(std::string& name) override {
@@ -304,7 +357,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     if (error.id == kOutOfRange) {
       return Fail(absl::StrCat("is ", Shown(token), ", expected a number in the range of double"));
     }
-    // The position counts the byte that the parser has read last.
+    // The position counts the byte that the parser has read last, without those of ReadNumbers.
+    position += skipped_;
     const std::string_view read = json_.substr(0, std::max<std::size_t>(position, 1) - 1);
     const auto line = std::count(read.begin(), read.end(), '\n') + 1;
     const std::size_t column = read.size() - (read.rfind('\n') + 1) + 1;
@@ -347,6 +401,47 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
       }
     }
     return path;
+  }
+
+  // Reads the beginning of an array of numbers, several times faster than the parser. The parser
+  // goes on at the first element that is not a number in range with a comma after it.
+  void ReadNumbers(Level& array) {
+    switch (array.field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        return ReadNumbers<double>(array);
+      case FieldDescriptor::CPPTYPE_FLOAT:
+        return ReadNumbers<float>(array);
+      case FieldDescriptor::CPPTYPE_INT32:
+        return ReadNumbers<std::int32_t>(array);
+      case FieldDescriptor::CPPTYPE_INT64:
+        return ReadNumbers<std::int64_t>(array);
+      default:
+        return;
+    }
+  }
+
+  template <typename Value>
+  void ReadNumbers(Level& array) {
+    const auto values = array.message->GetReflection()->GetMutableRepeatedFieldRef<Value>(
+        array.message, array.field);
+    const char* begin = SkipSpace(place_, end_);
+    while (true) {
+      // A float is rounded from a double, as everywhere.
+      std::conditional_t<std::is_same_v<Value, float>, double, Value> value{};
+      const char* const end = ReadNumber(begin, end_, value);
+      const char* const comma = end == nullptr ? end_ : SkipSpace(end, end_);
+      if (comma == end_ || *comma != ',') return;
+      if constexpr (std::is_same_v<Value, float>) {
+        if (std::abs(value) > double{std::numeric_limits<float>::max()}) return;
+      }
+      begin = SkipSpace(comma + 1, end_);
+      // The parser must see a comma without an element after it.
+      if (begin == end_ || *begin == ']') return;
+      values.Add(static_cast<Value>(value));
+      ++array.next;
+      skipped_ += static_cast<std::size_t>(begin - place_);
+      place_ = begin;
+    }
   }
 
   bool Open(Level level) {
@@ -467,6 +562,11 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
 
   const std::string_view json_;
   Message& message_;
+  // The first byte that was not read, and the end of the text.
+  const char* place_;
+  const char* end_;
+  // Number of bytes that ReadNumbers has read.
+  std::size_t skipped_ = 0;
   std::vector<Level> levels_;
   std::optional<JsonFault> fault_;
 };

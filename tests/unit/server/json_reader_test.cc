@@ -69,6 +69,30 @@ TEST(JsonReaderTest, NumbersMayBeTexts) {
   EXPECT_TRUE(std::isnan(nan.observations().probabilities().values(0)));
 }
 
+// Most numbers of an array are read without the parser; its form of a number must be kept.
+TEST(JsonReaderTest, NumbersOfArraysHaveTheFormOfJson) {
+  const auto request = Read<Observe>(
+      "{\"observations\": {\"probabilities\": {\"values\": [ -0 ,-0.0,\t0e5\n,1.5E+3, 5e-324, "
+      "1e-999, 0.1234567890123456789, -12.5e-3, 7]}, \"labels\": [ -2147483648 ,2147483647, 1 ]}}");
+  const auto& values = request.observations().probabilities().values();
+  EXPECT_TRUE(std::signbit(values[0]) && std::signbit(values[1]));
+  EXPECT_EQ(values[4], std::numeric_limits<double>::denorm_min());
+  EXPECT_EQ(values[6], 0.1234567890123456789);
+  const auto narrow = Read<Observe>(
+      R"({"observations": {"probabilitiesFloat32": {"values": [0.1, 3.4028234e38, 1e-60, 0.3]}}})");
+  EXPECT_EQ(narrow.observations().probabilities_float32().values(0), 0.1F);
+  for (const std::string number : {"01", ".5", "1.", "+1", "1e", "1e+", "-", "0x1", "inf", "1_0"}) {
+    Observe read;
+    const std::string text = absl::StrCat(R"({"observations": {"probabilities": {"values": [0.5, )",
+                                          number, ", 0.5]}}}");
+    EXPECT_TRUE(ReadJson(text, read).has_value()) << number;
+  }
+  ExpectFault<Observe>(R"({"observations": {"labels": [0, 2147483648, 1]}})",
+                       "observations.labels[1]", "is 2147483648, expected an integer of 32 bits");
+  ExpectFault<Observe>(R"({"observations": {"labels": [0, 1.5, 1]}})", "observations.labels[1]",
+                       "is 1.5, expected an integer of 32 bits");
+}
+
 TEST(JsonReaderTest, EnumValuesAreNamesInAnyCaseOrNumbers) {
   using History = v1::GetHistoryRequest;
   EXPECT_EQ(Read<History>(R"({"resolution": "DAY"})").resolution(), History::DAY);
@@ -192,6 +216,9 @@ TEST(JsonReaderTest, FaultsOfTheFormNameTheirPosition) {
                        "is not JSON at line 1, column 17, where it ends, in observations");
   ExpectFault<Observe>("{\"requestId\": \"a\",\n \"observations\": {\"labels\": [0, ]}}", "",
                        "is not JSON at line 2, column 33, in observations.labels[1]");
+  // Also behind numbers that are read without the parser.
+  ExpectFault<Observe>("{\"observations\": {\"labels\": [1, 2,\n  3, x]}}", "",
+                       "is not JSON at line 2, column 6, in observations.labels[3]");
   ExpectFault<Observe>("x", "", "is not JSON at line 1, column 1");
   ExpectFault<Observe>("", "", "is not JSON at line 1, column 1, where it ends");
   ExpectFault<Observe>("{} {}", "", "is not JSON at line 1, column 4");
