@@ -46,6 +46,8 @@ using boost::asio::ip::tcp;
 constexpr std::chrono::seconds kHeaderDeadline{5};
 constexpr std::chrono::seconds kWriteDeadline{10};
 constexpr std::chrono::seconds kBodyDeadline{30};
+// Bytes of a body that one read may take, and so the size of the buffer of a connection.
+constexpr std::size_t kMostBodyBytesAtOnce = std::size_t{64} << 10;
 // The response that a client may await before it sends a body.
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 // Browsers use https for a year, also for links with http.
@@ -137,6 +139,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       Shut();
       return;
     }
+    // An idle connection keeps no buffer of a body.
+    buffer_.shrink_to_fit();
     parser_.emplace();
     LimitRequest(*parser_, endpoint_.api_.max_body_bytes);
     stream_.tcp().expires_after(kHeaderDeadline);
@@ -238,6 +242,10 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   }
 
   void ReadBody() {
+    // Beast reads as much at once as the buffer has room for.
+    buffer_.max_size(kMostBodyBytesAtOnce);
+    buffer_.reserve(std::min<std::uint64_t>(body_->content_length().value_or(kMostBodyBytesAtOnce),
+                                            kMostBodyBytesAtOnce));
     http::async_read(stream_, buffer_, *body_,
                      [self = shared_from_this()](const beast::error_code& error, std::size_t) {
                        if (!error) self->request_.body = std::move(self->body_->get().body());
