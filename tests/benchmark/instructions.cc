@@ -1,4 +1,4 @@
-// Runs one hot path of core for a fixed number of predictions, which it prints.
+// Runs one hot path for a fixed number of predictions, which it prints.
 // tests/benchmark/instructions.py counts the instructions.
 #include <hwy/nanobenchmark.h>
 #include <hwy/targets.h>
@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "calibd/convert/json.h"
+#include "calibd/convert/json_reader.h"
 #include "calibd/core/calibration_loss.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/forecast_evidence.h"
@@ -23,6 +25,7 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/core/simd_target.h"
 #include "calibd/core/skce.h"
+#include "calibd/v1/ingest_service.pb.h"
 
 // libhwy measures its timer when it is loaded, with the instruction RDTSCP. Valgrind refuses RDTSCP
 // on CPUs that do not report it, so this definition replaces that of libhwy. Nothing here uses the
@@ -111,6 +114,43 @@ std::size_t Distribution() {
   return batch.size();
 }
 
+// The loss of predictions of classes and its gradient.
+std::size_t Loss(std::size_t class_count) {
+  const PredictionSet set = Predictions(512, class_count);
+  const ForecastBatch batch{.kind = ForecastKind::kProbabilities,
+                            .values = set.probabilities,
+                            .width = class_count,
+                            .labels = set.labels,
+                            .outcomes = {}};
+  LossOptions options;
+  options.condition = ForecastCondition{.bandwidth = MakeKernel().bandwidth(), .gamma = {}};
+  CountInstructions([&] {
+    if (!ComputeLoss(batch, options).ok()) std::abort();
+  });
+  return set.labels.size();
+}
+
+// A request in JSON as clients write it, with all digits.
+std::size_t Json(std::size_t class_count) {
+  const PredictionSet set = Predictions(256, class_count);
+  v1::ObserveRequest request;
+  v1::Observations& observations = *request.mutable_observations();
+  observations.mutable_probabilities()->mutable_values()->Add(set.probabilities.begin(),
+                                                              set.probabilities.end());
+  observations.mutable_labels()->Add(set.labels.begin(), set.labels.end());
+  const std::string text = convert::ToJsonText(request);
+  v1::ObserveRequest read;
+  const auto read_text = [&] {
+    read.Clear();
+    if (convert::ReadJson(text, read).has_value()) std::abort();
+  };
+  // The first time also builds the descriptors.
+  read_text();
+  CountInstructions(read_text);
+  if (read.SerializeAsString() != request.SerializeAsString()) std::abort();
+  return set.labels.size();
+}
+
 // The block sizes are those of the default declaration. Only whole blocks are counted.
 std::size_t Blocks(std::size_t class_count) {
   constexpr std::array<std::size_t, 2> kBlockSizes{2, 100};
@@ -138,6 +178,8 @@ int Main(std::string_view path, std::size_t class_count) {
   if (path == "distribution" && class_count == 2) counted = Distribution();
   if (path == "blocks") counted = Blocks(class_count);
   if (path == "tiles") counted = Tiles(class_count);
+  if (path == "loss") counted = Loss(class_count);
+  if (path == "json") counted = Json(class_count);
   std::cout << counted << '\n';
   return counted > 0 ? 0 : 1;
 }
@@ -147,7 +189,8 @@ int Main(std::string_view path, std::size_t class_count) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::cerr << "usage: instructions evidence|blocks|tiles CLASSES, or forecast|distribution 2\n";
+    std::cerr << "usage: instructions evidence|blocks|tiles|loss|json CLASSES, or "
+                 "forecast|distribution 2\n";
     return 2;
   }
   return calibd::Main(argv[1], std::stoul(argv[2]));

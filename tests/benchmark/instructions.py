@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Compares the instructions per prediction of the hot paths of core with the stored numbers.
+"""Compares the instructions per prediction of the hot paths with the stored numbers.
 
   instructions.py BINARY [PATH]     fails if a path differs by more than the tolerance
   instructions.py BINARY --update   stores the numbers of all paths
@@ -17,6 +17,7 @@ import sys
 STORED = pathlib.Path(__file__).with_suffix(".json")
 TOLERANCE = 0.03
 PATHS = [f"{path}/m={m}" for path in ("evidence", "blocks", "tiles") for m in (10, 1000)]
+PATHS += ["loss/m=10", "loss/m=100", "json/m=10"]
 # The paths of Normal forecasts have two values a row.
 PATHS += ["forecast/m=2", "distribution/m=2"]
 SKIPPED = 77
