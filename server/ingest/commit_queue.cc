@@ -246,15 +246,24 @@ void CommitQueue::Undo(Operations operations) {
 }
 
 void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
-  std::vector<std::pair<std::shared_ptr<Operation>, std::uint64_t>> posted;
+  // One task of a strand applies its operations up to `last`, which keeps the strand alive.
+  struct Task {
+    std::shared_ptr<Operation> last;
+    std::uint64_t number = 0;
+    std::size_t bytes = 0;
+  };
+  std::vector<Task> tasks;
+  // The newest task of each strand.
+  std::unordered_map<const Strand*, std::size_t> newest;
   const auto post = [&] {
-    for (const auto& [operation, number] : posted) {
-      Strand* const strand = operation->strand();
-      strand->Post([this, strand, last = number] {
+    for (const Task& task : tasks) {
+      Strand* const strand = task.last->strand();
+      strand->Post([this, strand, last = task.number] {
         HandleError(Guard([&] { ApplyFinished(strand, last); }));
       });
     }
-    posted.clear();
+    tasks.clear();
+    newest.clear();
   };
   for (std::shared_ptr<Operation>& operation : operations) {
     // Committed rows must be applied.
@@ -266,9 +275,22 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
         Apply(Operations(&operation, 1));
       } else {
         operation->Finish(*store_, committed);
-        const std::lock_guard lock(finished_mutex_);
-        finished_[operation->strand()].push_back({++last_number_, operation});
-        posted.emplace_back(std::move(operation), last_number_);
+        const Strand* const strand = operation->strand();
+        const std::size_t bytes = operation->bytes();
+        {
+          const std::lock_guard lock(finished_mutex_);
+          finished_[strand].push_back({++last_number_, operation});
+        }
+        const auto found = newest.find(strand);
+        if (found == newest.end() || tasks[found->second].bytes >= kTaskBytes) {
+          tasks.push_back({.last = std::move(operation), .number = last_number_, .bytes = bytes});
+          newest[strand] = tasks.size() - 1;
+        } else {
+          Task& task = tasks[found->second];
+          task.last = std::move(operation);
+          task.number = last_number_;
+          task.bytes += bytes;
+        }
       }
     }));
     // Freed before more rows are accepted.

@@ -109,7 +109,8 @@ class AnyMonitor {
 // - Batch: a view of observations, with size() and rows(first, count). Gathered: a copy of single
 //   rows, made from (batch, rows), with Add(batch, i) and view().
 // - Watch: the evidence of a stream of observations, with first_observation(), count(), Add(batch),
-//   AddEvidence(batch, parallel), Read(), RestartDrift(marks) and Save(out).
+//   AddEvidence(batch, parallel), Read(), maxima() of the logarithms that Read() has, and
+//   RestartDrift(marks) and Save(out).
 //   NewWatch(first_observation, monitoring, marks): a null pointer while the kind cannot know the
 //   evidence.
 // - AddStatistics(watch, batch): adds the rest of what Watch::Add adds, and sums of the model; runs
@@ -583,6 +584,21 @@ template <typename Kind>
 void Monitor<Kind>::DecideEvidence(Alarm::Time time, std::int64_t observations, const Stop& stop,
                                    std::size_t row, std::vector<RowAlarm>& pending) const {
   if (kind_.Count(*watch_, stop) < monitoring_.min_observations) return;
+  const auto is_active = [&](Alarm::Kind kind) {
+    return FindActiveIn(*alarms_.alarms(), kind) != nullptr ||
+           std::ranges::any_of(pending,
+                               [&](const RowAlarm& one) { return one.alarm.kind == kind; });
+  };
+  // A reading takes as long as several observations, and hardly any row raises an alarm. The maxima
+  // of a reading may differ in their last digits.
+  constexpr double kRounding = 1e-6;
+  const EvidenceMarks maxima = watch_->maxima();
+  const EvidenceMarks marks = Marks();
+  const bool may_raise =
+      (maxima.log_e >= marks.log_e - kRounding && !is_active(Alarm::Kind::kEvidence)) ||
+      (maxima.log_shiryaev_roberts >= marks.log_shiryaev_roberts - kRounding &&
+       !is_active(Alarm::Kind::kDrift));
+  if (!may_raise) return;
   const EvidenceReading reading = watch_->Read();
   Alarm alarm;
   alarm.raise_time = time;
@@ -598,10 +614,7 @@ void Monitor<Kind>::DecideEvidence(Alarm::Time time, std::int64_t observations, 
             : observations;
     alarm.log10_value = maximum.log_value / std::numbers::ln10;
     alarm.threshold = threshold;
-    const bool is_active =
-        FindActiveIn(*alarms_.alarms(), kind) != nullptr ||
-        std::ranges::any_of(pending, [&](const RowAlarm& one) { return one.alarm.kind == kind; });
-    if (alarm.log10_value < threshold || is_active) return;
+    if (alarm.log10_value < threshold || is_active(kind)) return;
     alarm.family_share = reading.evidence.family_share;
     kind_.Describe(*watch_, stop, reading, monitoring_, alarm);
     pending.push_back({row, alarm});

@@ -92,6 +92,17 @@ cpu_set_t AllCpus() {
   return kCpus;
 }
 
+// CPU time of a server since its start.
+double CpuSeconds(const testing::ChildProcess& server) {
+  std::ifstream file("/proc/" + std::to_string(server.pid()) + "/stat");
+  std::string skipped;
+  for (int i = 0; i < 13; ++i) file >> skipped;
+  double user = 0;
+  double system = 0;
+  Check(static_cast<bool>(file >> user >> system), "the CPU time of a server is unknown");
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 // A calibd and a server that only acknowledges.
 class Servers {
  public:
@@ -127,6 +138,9 @@ class Servers {
 
   [[nodiscard]] const std::string& calibd() const { return calibd_->grpc_address(); }
   [[nodiscard]] const std::string& no_op() const { return no_op_address_; }
+
+  [[nodiscard]] double CalibdCpuSeconds() const { return CpuSeconds(calibd_->process()); }
+  [[nodiscard]] double NoOpCpuSeconds() const { return CpuSeconds(*no_op_); }
 
   // Bytes that calibd has passed to the kernel for its files. The kernel's own count of bytes on
   // disk includes the whole page-cache folio of each small append, and varies between runs.
@@ -408,10 +422,17 @@ void CompareDefault(const std::string& name, const Load::Options& options, bool 
   }
   Load calibd(servers.calibd(), options);
   Load no_op(servers.no_op(), options);
+  const double calibd_cpu = servers.CalibdCpuSeconds();
+  const double no_op_cpu = servers.NoOpCpuSeconds();
   nlohmann::ordered_json row = report.Compare(
       "gRPC alone", [&](Seconds s) { return calibd.PredictionsPerSecond(s); },
       [&](Seconds s) { return no_op.PredictionsPerSecond(s); });
   row["predictions"] = calibd.predictions();
+  const auto microseconds = [](double cpu, const Load& load) {
+    return 1e6 * cpu / static_cast<double>(load.predictions());
+  };
+  row["cpu_us_per_prediction"] = microseconds(servers.CalibdCpuSeconds() - calibd_cpu, calibd);
+  row["baseline_cpu_us_per_prediction"] = microseconds(servers.NoOpCpuSeconds() - no_op_cpu, no_op);
   // A Normal forecast has two values.
   row["payload_bytes_per_prediction"] = 8 * (options.class_count == 0 ? 2 : options.class_count);
   row["written_bytes_per_prediction"] = std::llround(static_cast<double>(servers.WrittenBytes()) /
@@ -441,17 +462,6 @@ std::string Contents(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// CPU time of a server since its start.
-double CpuSeconds(const testing::ServerProcess& server) {
-  std::ifstream file("/proc/" + std::to_string(server.process().pid()) + "/stat");
-  std::string skipped;
-  for (int i = 0; i < 13; ++i) file >> skipped;
-  double user = 0;
-  double system = 0;
-  Check(static_cast<bool>(file >> user >> system), "the CPU time of calibd is unknown");
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
 // TLS with a certificate of the client, compared with plain text: one stream to one model.
 void CompareTls(Report& report) {
   const std::string name = "tls/m=10/rows=2048";
@@ -476,17 +486,18 @@ void CompareTls(Report& report) {
   CreateModel(encrypted->grpc_address(), Load::ModelName(0), options.class_count, nullptr,
               credentials);
   Load encrypted_load(encrypted->grpc_address(), options, credentials);
-  const double encrypted_before = CpuSeconds(*encrypted);
-  const double plain_before = CpuSeconds(*plain);
+  const double encrypted_before = CpuSeconds(encrypted->process());
+  const double plain_before = CpuSeconds(plain->process());
   nlohmann::ordered_json row = report.Compare(
       "the default", [&](Seconds s) { return encrypted_load.PredictionsPerSecond(s); },
       [&](Seconds s) { return plain_load.PredictionsPerSecond(s); });
   // This does not depend on other work of the machine as much as the speed does.
   row["server_cpu_ns_per_prediction"] =
-      std::llround(1e9 * (CpuSeconds(*encrypted) - encrypted_before) /
+      std::llround(1e9 * (CpuSeconds(encrypted->process()) - encrypted_before) /
                    static_cast<double>(encrypted_load.predictions()));
-  row["baseline_server_cpu_ns_per_prediction"] = std::llround(
-      1e9 * (CpuSeconds(*plain) - plain_before) / static_cast<double>(plain_load.predictions()));
+  row["baseline_server_cpu_ns_per_prediction"] =
+      std::llround(1e9 * (CpuSeconds(plain->process()) - plain_before) /
+                   static_cast<double>(plain_load.predictions()));
   report.Add(name, std::move(row));
 }
 
@@ -571,7 +582,7 @@ void MeasureAll(Report& report) {
     bool one_cpu = false;
   };
   for (const Row& row : {Row{"one-model"}, Row{"one-cpu", 1, true}, Row{"16-models", 16}}) {
-    for (const std::size_t rows : {std::size_t{256}, std::size_t{2048}}) {
+    for (const std::size_t rows : {std::size_t{1}, std::size_t{256}, std::size_t{2048}}) {
       CompareDefault(row.name + "/m=10/rows=" + std::to_string(rows),
                      {.rows = rows, .models = row.models}, row.one_cpu, report);
     }

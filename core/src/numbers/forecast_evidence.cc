@@ -322,6 +322,11 @@ ForecastEvidenceReading ForecastEvidence::Read() const {
   return reading;
 }
 
+EvidenceMarks ForecastEvidence::maxima() const noexcept {
+  return {.log_e = processes_->maximum.maximum.log_value,
+          .log_shiryaev_roberts = processes_->shiryaev_roberts.maximum.log_value};
+}
+
 void ForecastEvidence::RestartDrift(double log_threshold) noexcept {
   Processes& p = *processes_;
   marks_.log_shiryaev_roberts = log_threshold;

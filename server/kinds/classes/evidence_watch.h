@@ -88,6 +88,7 @@ class EvidenceWatch {
   }
 
   [[nodiscard]] EvidenceReading Read() const { return process_.Read(); }
+  [[nodiscard]] EvidenceMarks maxima() const noexcept { return process_.maxima(); }
   // The natural logarithm of its e-value.
   [[nodiscard]] double LogEValue() const { return process_.LogEValue(); }
   [[nodiscard]] const RunningReliability& reliability() const noexcept { return reliability_; }

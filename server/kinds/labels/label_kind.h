@@ -48,6 +48,7 @@ class LabelWatch {
     evidence_.RestartDrift(marks.log_shiryaev_roberts);
   }
   [[nodiscard]] EvidenceReading Read() const;
+  [[nodiscard]] EvidenceMarks maxima() const noexcept { return evidence_.maxima(); }
   [[nodiscard]] const LabelEvidence& evidence() const noexcept { return evidence_; }
   [[nodiscard]] std::int64_t first_observation() const noexcept { return first_observation_; }
   [[nodiscard]] std::int64_t count() const noexcept { return evidence_.count(); }

@@ -81,6 +81,7 @@ class ForecastWatch {
     evidence_.RestartDrift(marks.log_shiryaev_roberts);
   }
   [[nodiscard]] EvidenceReading Read() const;
+  [[nodiscard]] EvidenceMarks maxima() const noexcept { return evidence_.maxima(); }
   [[nodiscard]] ForecastEvidenceReading ReadForecasts() const { return evidence_.Read(); }
   [[nodiscard]] std::int64_t first_observation() const noexcept { return first_observation_; }
   [[nodiscard]] std::int64_t count() const noexcept { return evidence_.count(); }

@@ -176,6 +176,11 @@ class EvidenceProcess {
   // before it. The mixture is that of the last
   // Consider, if no prediction was added since.
   [[nodiscard]] EvidenceReading Read() const;
+  // The two running maxima of Read, which are known without a reading.
+  [[nodiscard]] EvidenceMarks maxima() const noexcept {
+    return {.log_e = state_.maximum.log_value,
+            .log_shiryaev_roberts = state_.shiryaev_roberts_maximum.log_value};
+  }
   // The natural logarithm of its e-value.
   [[nodiscard]] double LogEValue() const;
   // Resets the drift statistics, for example after an alarm was handled: R = 0. The sums over the

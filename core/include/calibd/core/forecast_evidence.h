@@ -119,6 +119,9 @@ class ForecastEvidence {
   // Without ties its evidence is that of EvidenceOf up to rounding errors. Cost: O(experts)
   // logarithms and a copy of the counts.
   [[nodiscard]] ForecastEvidenceReading Read() const;
+  // The two running maxima of Read, which are known without a reading and may differ in their last
+  // digits.
+  [[nodiscard]] EvidenceMarks maxima() const noexcept;
   // The natural logarithm of its e-value. Cheaper than Read.
   [[nodiscard]] double LogEValue() const noexcept;
   [[nodiscard]] std::int64_t count() const noexcept;

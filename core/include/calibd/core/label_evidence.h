@@ -110,6 +110,11 @@ class LabelEvidence {
   void RestartDrift(double log_threshold) noexcept;
 
   using State = LabelEvidenceState;
+  // The running maxima, at the observations after which they are recorded.
+  [[nodiscard]] EvidenceMarks maxima() const noexcept {
+    return {.log_e = state_.maximum.log_value,
+            .log_shiryaev_roberts = state_.drift_maximum.log_value};
+  }
   [[nodiscard]] const State& Save() const noexcept { return state_; }
   // Restores a saved state. Returns false, and leaves this object unchanged, when the state is
   // invalid for it. A state with other odds ratios continues with those of this version, and
