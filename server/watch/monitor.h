@@ -109,8 +109,8 @@ class AnyMonitor {
 // - Batch: a view of observations, with size() and rows(first, count). Gathered: a copy of single
 //   rows, made from (batch, rows), with Add(batch, i) and view().
 // - Watch: the evidence of a stream of observations, with first_observation(), count(), Add(batch),
-//   AddEvidence(batch, parallel), Read(), maxima() of the logarithms that Read() has, and
-//   RestartDrift(marks) and Save(out).
+//   AddEvidence(ahead, rows, parallel), which adds the first rows of a batch whose other rows
+//   follow, Read(), maxima() of the logarithms that Read() has, RestartDrift(marks) and Save(out).
 //   NewWatch(first_observation, monitoring, marks): a null pointer while the kind cannot know the
 //   evidence.
 // - AddStatistics(watch, batch): adds the rest of what Watch::Add adds, and sums of the model; runs
@@ -485,9 +485,9 @@ void Monitor<Kind>::AddStatistics(Adding& adding) {
 template <typename Kind>
 void Monitor<Kind>::AddEvidence(const ParallelLoop& parallel, Adding& adding) {
   const auto add = [&](std::size_t first, std::size_t rows) {
-    const Batch batch = adding.batch_.rows(first, rows);
-    watch_->AddEvidence(batch, parallel);
+    watch_->AddEvidence(adding.batch_.rows(first, adding.batch_.size() - first), rows, parallel);
     if (adding.group_of_.empty()) return;
+    const Batch batch = adding.batch_.rows(first, rows);
     const auto group_of = std::span<const std::size_t>(adding.group_of_).subspan(first, rows);
     for (std::size_t g = 0; g < groups_.size(); ++g) AddToGroup(batch, group_of, groups_[g], g);
   };

@@ -271,52 +271,60 @@ void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
   Add(PredictionBatch{g, std::span(&y, 1), g.size()});
 }
 
-void EvidenceProcess::Add(const PredictionBatch& batch, const ParallelLoop& parallel) {
-  while (scratches_.size() < kMostScratches) {
+void EvidenceProcess::AddFirst(const PredictionBatch& ahead, std::size_t rows,
+                               const ParallelLoop& parallel) {
+  while (parallel && scratches_.size() < kMostScratches) {
     scratches_.push_back(std::make_unique<Scratch>(basis_->class_count()));
   }
-  AddChunks(batch, parallel);
+  AddRows(ahead, rows, parallel);
 }
 
-void EvidenceProcess::AddChunks(const PredictionBatch& batch, const ParallelLoop& parallel) {
-  for (std::size_t first = 0; first < batch.size();) {
-    const auto left = static_cast<std::size_t>(ChunkEnd(state_.count) - state_.count);
-    const std::size_t rows = std::min(batch.size() - first, left);
-    AddToChunk(batch.rows(first, rows), parallel);
-    if (rows == left) CloseChunk(parallel);
-    first += rows;
-  }
-}
-
-void EvidenceProcess::AddToChunk(const PredictionBatch& batch, const ParallelLoop& parallel) {
-  for (std::size_t j = 0; j < kExpertCount; ++j) {
+void EvidenceProcess::AddRows(const PredictionBatch& ahead, std::size_t rows,
+                              const ParallelLoop& parallel) {
+  for (std::size_t j = 0; rows > 0 && j < kExpertCount; ++j) {
     if (ValueOf(kExperts[j].kind, {}) != nullptr) state_.log_e[j] = kOutdated;
   }
-  chunk_->Append(batch);
-  ComputeStrips(batch, true, parallel);
+  for (std::size_t first = 0; first < rows;) {
+    if (staged_rows_ == 0) Stage(ahead.rows(first, ahead.size() - first), parallel);
+    const std::int64_t chunk_end = ChunkEnd(state_.count);
+    const std::size_t some = std::min(rows - first, staged_rows_);
+    AdvanceStaged(some);
+    first += some;
+    if (state_.count == chunk_end) CloseChunk(parallel);
+  }
 }
 
-void EvidenceProcess::ComputeStrips(const PredictionBatch& batch, bool advance,
-                                    const ParallelLoop& parallel) {
-  const std::size_t first_row = chunk_->rows() - batch.size();
-  const std::size_t begin = first_row / kStripRows;
-  const std::size_t end = StripCount(chunk_->rows());
-  const auto advance_some = [&](std::size_t strip, const Scratch& scratch) {
-    for (std::size_t i = 0; advance && i < std::min(kStripsAtOnce, end - strip); ++i) {
-      AdvanceStrip(scratch.bets[i], strip + i, first_row);
-    }
-  };
-  if (!parallel) {
-    for (std::size_t strip = begin; strip < end; strip += kStripsAtOnce) {
-      ComputeSome(batch, strip, *scratches_[0]);
-      advance_some(strip, *scratches_[0]);
-    }
-    return;
+void EvidenceProcess::Stage(const PredictionBatch& ahead, const ParallelLoop& parallel) {
+  const std::size_t first_row = chunk_->rows();
+  staged_strip_ = first_row / kStripRows;
+  auto most = static_cast<std::size_t>(ChunkEnd(state_.count) - state_.count);
+  // One scratch holds the bets of some strips.
+  if (!parallel) most = std::min(most, (staged_strip_ + kStripsAtOnce) * kStripRows - first_row);
+  const PredictionBatch batch = ahead.rows(0, std::min(ahead.size(), most));
+  chunk_->Append(batch);
+  ComputeStrips(batch, parallel);
+  staged_rows_ = batch.size();
+}
+
+void EvidenceProcess::ComputeStrips(const PredictionBatch& batch, const ParallelLoop& parallel) {
+  const std::size_t begin = (chunk_->rows() - batch.size()) / kStripRows;
+  const std::size_t count =
+      (StripCount(chunk_->rows()) - begin + kStripsAtOnce - 1) / kStripsAtOnce;
+  RunLoop(parallel, count, [&](std::size_t i) {
+    ComputeSome(batch, begin + i * kStripsAtOnce, *scratches_[parallel ? i : 0]);
+  });
+}
+
+void EvidenceProcess::AdvanceStaged(std::size_t rows) noexcept {
+  std::size_t row = chunk_->rows() - staged_rows_;
+  staged_rows_ -= rows;
+  for (const std::size_t last = row + rows; row < last;) {
+    const std::size_t strip = row / kStripRows;
+    const std::size_t end = std::min(last, (strip + 1) * kStripRows);
+    const std::size_t index = strip - staged_strip_;
+    AdvanceStrip(scratches_[index / kStripsAtOnce]->bets[index % kStripsAtOnce], strip, row, end);
+    row = end;
   }
-  const std::size_t count = (end - begin + kStripsAtOnce - 1) / kStripsAtOnce;
-  RunLoop(parallel, count,
-          [&](std::size_t i) { ComputeSome(batch, begin + i * kStripsAtOnce, *scratches_[i]); });
-  for (std::size_t i = 0; i < count; ++i) advance_some(begin + i * kStripsAtOnce, *scratches_[i]);
 }
 
 void EvidenceProcess::ComputeSome(const PredictionBatch& batch, std::size_t strip,
@@ -356,13 +364,12 @@ void EvidenceProcess::ComputeSome(const PredictionBatch& batch, std::size_t stri
   }
 }
 
-void EvidenceProcess::AdvanceStrip(const StripBets& bets, std::size_t strip,
-                                   std::size_t first_row) noexcept {
+void EvidenceProcess::AdvanceStrip(const StripBets& bets, std::size_t strip, std::size_t row,
+                                   std::size_t last) noexcept {
   const std::size_t begin = strip * kStripRows;
-  const std::size_t last = std::min(begin + kStripRows, chunk_->rows());
   const ExpertProcesses processes = ProcessesOf(state_);
   const double norm = std::sqrt(past_->norm2());
-  for (std::size_t row = std::max(begin, first_row); row < last;) {
+  while (row < last) {
     const auto until_fold = kStripRows - static_cast<std::size_t>(state_.count) % kStripRows;
     const std::size_t end = std::min(last, row + until_fold);
     ProcessMixtures mixtures;
@@ -417,7 +424,8 @@ double EvidenceProcess::LogEValue() const {
 }
 
 double EvidenceProcess::WitnessNorm2() const noexcept {
-  return past_->norm2() + 2 * state_.pending_product + chunk_->SquareOfSum();
+  return past_->norm2() + 2 * state_.pending_product +
+         chunk_->SquareOfSum(chunk_->rows() - staged_rows_);
 }
 
 EvidenceReading EvidenceProcess::Read() const {
@@ -466,7 +474,7 @@ absl::Status EvidenceProcess::Restore(State state, const MeanEvidence& means) {
   const PredictionBatch pending{state.pending, state.pending_labels, class_count};
   chunk_->Append(pending);
   // The sums over the past need the bins of the predictions.
-  ComputeStrips(pending, false, nullptr);
+  ComputeStrips(pending, nullptr);
   state_ = std::move(static_cast<EvidenceTotals&>(state));
   ResizeProcesses(state_, kPaddedExperts);
   return absl::OkStatus();

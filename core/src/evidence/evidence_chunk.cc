@@ -47,8 +47,8 @@ const double* EvidenceChunk::Negate(std::size_t first, std::size_t last) noexcep
   return given_.data();
 }
 
-double EvidenceChunk::SquareOfSum() const noexcept {
-  for (; squared_rows_ < rows_; ++squared_rows_) {
+double EvidenceChunk::SquareOfSum(std::size_t rows) const noexcept {
+  for (; squared_rows_ < rows; ++squared_rows_) {
     square_ += SquareGrowth({.row = squared_rows_,
                              .class_count = lines_ - 1,
                              .lines = lines_,

@@ -54,8 +54,9 @@ class EvidenceChunk {
   // Turns the predictions of classes first .. last - 1 into negated residuals, in strips of lines:
   // -1 in the last line.
   const double* Negate(std::size_t first, std::size_t last) noexcept;
-  // The square of |sum_i phi_i d_i'|. Cost: O((m + D) rows) for each row since the last call.
-  [[nodiscard]] double SquareOfSum() const noexcept;
+  // The square of |sum_i phi_i d_i'| over the first rows, at least as many as in the call before.
+  // Cost: O((m + D) rows) for each row since the last call.
+  [[nodiscard]] double SquareOfSum(std::size_t rows) const noexcept;
 
   void Save(std::vector<double>& probabilities, std::vector<std::int32_t>& labels) const;
   [[nodiscard]] static std::size_t Memory(std::size_t class_count) noexcept;

@@ -72,9 +72,10 @@ class EvidenceWatch {
   // The two halves of Add, which may run at the same time on different threads: the evidence
   // against the classes with the statistics, and the evidence against the model.
   void AddStatistics(const PredictionBatch& batch) noexcept;
-  // AddEvidence may throw bad_alloc.
-  void AddEvidence(const PredictionBatch& batch, const ParallelLoop& parallel) {
-    process_.Add(batch, parallel);
+  // AddEvidence may throw bad_alloc. It adds the first rows of `ahead`, whose other rows follow in
+  // the next calls; see EvidenceProcess::AddFirst.
+  void AddEvidence(const PredictionBatch& ahead, std::size_t rows, const ParallelLoop& parallel) {
+    process_.AddFirst(ahead, rows, parallel);
   }
   // Logarithm of the mean e-value of the classes, which is a result of AddStatistics.
   [[nodiscard]] double LogClassMean() const noexcept { return class_evidence_.LogMean(); }

@@ -41,8 +41,9 @@ class LabelWatch {
       : evidence_(label_count, tolerance, marks), first_observation_(first_observation) {}
 
   void Add(const MultilabelBatch& batch) noexcept { evidence_.Add(batch); }
-  void AddEvidence(const MultilabelBatch& batch, const ParallelLoop& /*parallel*/) noexcept {
-    Add(batch);
+  void AddEvidence(const MultilabelBatch& ahead, std::size_t rows,
+                   const ParallelLoop& /*parallel*/) noexcept {
+    Add(ahead.rows(0, rows));
   }
   void RestartDrift(const EvidenceMarks& marks) noexcept {
     evidence_.RestartDrift(marks.log_shiryaev_roberts);

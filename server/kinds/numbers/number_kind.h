@@ -74,8 +74,9 @@ class ForecastWatch {
       : evidence_(std::move(cells), marks), first_observation_(first_observation) {}
 
   void Add(const DescribedForecasts& batch) noexcept { evidence_.Add(batch.described); }
-  void AddEvidence(const DescribedForecasts& batch, const ParallelLoop& /*parallel*/) noexcept {
-    Add(batch);
+  void AddEvidence(const DescribedForecasts& ahead, std::size_t rows,
+                   const ParallelLoop& /*parallel*/) noexcept {
+    Add(ahead.rows(0, rows));
   }
   void RestartDrift(const EvidenceMarks& marks) noexcept {
     evidence_.RestartDrift(marks.log_shiryaev_roberts);

@@ -59,6 +59,42 @@ TEST(EvidenceTest, DoesNotDependOnTheThreads) {
   }
 }
 
+// A reading between rows that are added ahead of their turn knows nothing of later ones.
+TEST(EvidenceTest, RowsWhoseBetsAreComputedAheadHaveTheSameReadings) {
+  const ParallelLoop loop = [](std::size_t count, const std::function<void(std::size_t)>& body) {
+    for (std::size_t i = count; i > 0; --i) body(i - 1);
+  };
+  const std::size_t m = 7;
+  const PredictionSet set = Draw(GeneratorSpec::M2(m), 1400, 6);
+  const auto basis = MakeBasis(m);
+  for (const ParallelLoop& parallel : {ParallelLoop(), loop}) {
+    auto ahead = *EvidenceProcess::Create(basis);
+    auto singly = *EvidenceProcess::Create(basis);
+    // Batches of some rows, each added in parts of 1, 2, ... rows.
+    std::size_t part = 1;
+    for (std::size_t first = 0; first < set.labels.size();) {
+      const PredictionBatch batch =
+          set.view().rows(first, std::min<std::size_t>(83, set.labels.size() - first));
+      for (std::size_t row = 0; row < batch.size();) {
+        const std::size_t rows = std::min(part, batch.size() - row);
+        part = part % 19 + 1;
+        ahead.AddFirst(batch.rows(row, batch.size() - row), rows, parallel);
+        singly.Add(batch.rows(row, rows));
+        row += rows;
+        const EvidenceReading of_ahead = ahead.Read();
+        const EvidenceReading expected = singly.Read();
+        ASSERT_EQ(of_ahead.count, expected.count);
+        ASSERT_EQ(of_ahead.evidence.log10_e_value, expected.evidence.log10_e_value);
+        ASSERT_EQ(of_ahead.maximum, expected.maximum);
+        ASSERT_EQ(of_ahead.skce_unbiased, expected.skce_unbiased);
+        ASSERT_EQ(ahead.maxima().log_shiryaev_roberts, expected.drift.maximum.log_value);
+      }
+      first += batch.size();
+      ASSERT_EQ(ahead.Save(), singly.Save());
+    }
+  }
+}
+
 TEST(EvidenceTest, ContinuesWithTheSameBitsFromEveryPositionInAChunk) {
   const std::size_t m = 5;
   const PredictionSet set = Draw(GeneratorSpec::M2(m), 1200, 4);

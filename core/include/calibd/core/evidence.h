@@ -158,10 +158,17 @@ class EvidenceProcess {
   // batch of one row costs nearly as much as one of 8. Allocates no memory.
   void Add(std::span<const double> g, std::int32_t y) noexcept;
   // batch: valid, of m classes.
-  void Add(const PredictionBatch& batch) noexcept { AddChunks(batch, nullptr); }
+  void Add(const PredictionBatch& batch) noexcept { AddRows(batch, batch.size(), nullptr); }
   // Computes the same bits with several threads, at most one for every 16 rows of a chunk. The
   // first call allocates ParallelMemory(m) bytes and may throw bad_alloc.
-  void Add(const PredictionBatch& batch, const ParallelLoop& parallel);
+  void Add(const PredictionBatch& batch, const ParallelLoop& parallel) {
+    AddFirst(batch, batch.size(), parallel);
+  }
+  // Adds the first rows of `ahead`. Its other rows must be added by the next calls, in any parts:
+  // some of their bets are computed now, because those of single rows take several times as long.
+  // Until all are added, only Consider, RecordMaximum, Read, LogEValue and maxima may be called.
+  // parallel: unset to compute on the caller's thread, without an allocation.
+  void AddFirst(const PredictionBatch& ahead, std::size_t rows, const ParallelLoop& parallel);
 
   // Includes e-processes over all predictions so far in the mixture. Predictions that are added
   // later exclude them until the next call, because a mixture with an outdated e-value is not an
@@ -225,17 +232,20 @@ class EvidenceProcess {
 
   // Records the natural logarithm of the e-value after the newest prediction.
   void Record(double log_e_value) noexcept;
-  void AddChunks(const PredictionBatch& batch, const ParallelLoop& parallel);
-  // batch: rows of one chunk.
-  void AddToChunk(const PredictionBatch& batch, const ParallelLoop& parallel);
+  void AddRows(const PredictionBatch& ahead, std::size_t rows, const ParallelLoop& parallel);
+  // Appends rows to the chunk, as many as it has room for, and computes the bets on them.
+  void Stage(const PredictionBatch& ahead, const ParallelLoop& parallel);
   // Computes the Fourier terms of a batch that was appended to the chunk as its newest rows, and
-  // the bets on it. advance: adds these rows.
-  void ComputeStrips(const PredictionBatch& batch, bool advance, const ParallelLoop& parallel);
+  // the bets on it.
+  void ComputeStrips(const PredictionBatch& batch, const ParallelLoop& parallel);
+  // Adds the first staged rows.
+  void AdvanceStaged(std::size_t rows) noexcept;
   // Computes the terms and bets of the strips from `strip` on, up to kStripsAtOnce of them, without
   // adding their rows.
   void ComputeSome(const PredictionBatch& batch, std::size_t strip, Scratch& scratch) noexcept;
-  // Adds the rows of a strip of the chunk from first_row on.
-  void AdvanceStrip(const StripBets& bets, std::size_t strip, std::size_t first_row) noexcept;
+  // Adds the rows row .. last - 1 of the chunk, which are in one strip.
+  void AdvanceStrip(const StripBets& bets, std::size_t strip, std::size_t row,
+                    std::size_t last) noexcept;
   // Adds the pending predictions to the sums over the past.
   void CloseChunk(const ParallelLoop& parallel);
   // The sum of squares of A with the pending predictions.
@@ -250,6 +260,10 @@ class EvidenceProcess {
   std::int64_t drift_reached_at_ = 0;
   std::unique_ptr<PastSums> past_;
   std::unique_ptr<EvidenceChunk> chunk_;
+  // The newest rows of the chunk that are not added yet, and the strip of the first row that was
+  // staged with them. Their bets are in the scratches.
+  std::size_t staged_rows_ = 0;
+  std::size_t staged_strip_ = 0;
   // One, or with parallel execution one for each thread.
   std::vector<std::unique_ptr<Scratch>> scratches_;
 };
