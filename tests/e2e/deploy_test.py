@@ -380,7 +380,7 @@ class SecretsTest(unittest.TestCase):
             CALIBD_TLS_CERTIFICATE=f"{box}/server/tls.pem", CALIBD_TLS_KEY=f"{box}/server/tls.key",
             CALIBD_ACCESS_FILE=f"{box}/server/access.toml", CALIBD_DATA_DIR=f"{box}/models/store",
             CALIBD_AUDIT_LOG=f"{box}/models/audit.jsonl", CALIBD_LISTEN="127.0.0.1:0", CALIBD_HTTP_LISTEN="127.0.0.1:0",
-            CALIBD_READY_FILE=str(ready))
+            CALIBD_READY_FILE=str(ready), CALIBD_DRAIN_SECONDS="40")
         with open(self.folder / "box.log", "w+", encoding="utf-8") as log, subprocess.Popen(
                 ["unshare", "--mount", "bash", "-c", script, "box", str(box / "models"), user, group, str(CALIBD)],
                 env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log) as server:
@@ -413,7 +413,7 @@ class HangUpTest(unittest.TestCase):
         server = subprocess.Popen(
             [*before, str(CALIBD), "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--data-dir",
              str(self.folder / "data"), "--ready-file", str(ready)],
-            stdout=self.log, stderr=self.log, env=clean_environment(), **options)
+            stdout=self.log, stderr=self.log, env=clean_environment(CALIBD_DRAIN_SECONDS="40"), **options)
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
         wait_for(lambda: ready.exists() or server.poll() is not None, SECONDS)

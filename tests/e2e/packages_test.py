@@ -216,7 +216,8 @@ class PackagesTest(unittest.TestCase):
                 f'ready-file = "{other}/ready"\n', encoding="utf-8")
             command = EXEC_START.replace("/usr/bin/calibd", str(BINARIES / "calibd")).replace(
                 "/etc/calibd/calibd.toml", str(other / "calibd.toml"))
-            with subprocess.Popen(command.split(), stdin=subprocess.DEVNULL) as service:
+            with subprocess.Popen(command.split(), stdin=subprocess.DEVNULL,
+                                  env=dict(os.environ, CALIBD_DRAIN_SECONDS="40")) as service:
                 wait_for(lambda: (other / "ready").exists() or service.poll() is not None, 60)
                 service.terminate()
             self.assertEqual(service.returncode, 0)

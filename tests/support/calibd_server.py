@@ -15,7 +15,8 @@ class CalibdServer:
     """Context manager: starts `binary`, waits until it serves, stops it by SIGTERM.
 
     grpc, http: its addresses, "127.0.0.1:PORT". pid: its process. environment: variables besides
-    those of the test.
+    those of the test. The drain may take 40 s unless these say otherwise: its default is too short for a
+    machine that is busy with other tests.
     """
 
     def __init__(self, binary, *arguments, deadline_seconds=120, environment=None):
@@ -38,7 +39,7 @@ class CalibdServer:
              *self._arguments],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
             env={name: value for name, value in os.environ.items()
-                 if not name.startswith("CALIBD_")} | self._environment)
+                 if not name.startswith("CALIBD_")} | {"CALIBD_DRAIN_SECONDS": "40"} | self._environment)
         self.pid = self._process.pid
         deadline = time.monotonic() + self._deadline_seconds
         try:

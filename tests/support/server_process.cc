@@ -15,6 +15,8 @@ namespace calibd::testing {
 namespace {
 
 constexpr char kCalibd[] = CALIBD_BIN_DIR "/calibd";
+// The default is too short for a machine that is busy with other tests. Terminate waits longer.
+constexpr char kDrain[] = "CALIBD_DRAIN_SECONDS=40";
 
 // Returns a command that runs `command` with these variables in the same process.
 std::vector<std::string> WithEnvironment(const std::vector<std::string>& environment) {
@@ -93,6 +95,7 @@ std::unique_ptr<ServerProcess> ServerProcess::Launch(const std::vector<std::stri
                                                      const std::vector<std::string>& environment) {
   std::unique_ptr<ServerProcess> server(new ServerProcess());
   std::vector<std::string> command = WithEnvironment(environment);
+  command.insert(command.begin() + 1, kDrain);
   command.insert(command.end(), {kCalibd, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
                                  "--ready-file", server->ready_file().string(), "--data-dir",
                                  (server->folder_.path() / "data").string()});
