@@ -59,6 +59,8 @@ constexpr int kComputeNiceness = 10;
 constexpr std::chrono::seconds kCheckFilesInterval{2};
 // Giving memory back takes milliseconds, and an excess may go on.
 constexpr std::chrono::seconds kReturnMemoryInterval{10};
+// Calls that gRPC refuses by itself, in a tenth of a second: see EndingCalls.
+constexpr std::int64_t kForgottenCalls = 10;
 
 // Returns null without an archive.
 std::unique_ptr<Archiver> MakeArchiver(const Options& options, CommitQueue& commits) {
@@ -238,6 +240,7 @@ struct Server::Parts {
           history.CheckNext();
           CheckFiles();
           ReturnMemory();
+          relay_statistics.ending_calls().Forget(kForgottenCalls);
           LogRefusalChange();
         });
       }
@@ -414,8 +417,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
       parts->grpc,
       GrpcEndpoint::Start(options,
                           {&parts->models, &parts->ingest, &parts->calibration, &parts->upkeep},
-                          std::make_unique<RpcInterceptorFactory>(parts->rpcs), parts->call_memory,
-                          parts->relay_statistics, parts->tls.get()));
+                          std::make_unique<RpcInterceptorFactory>(
+                              parts->rpcs, parts->relay_statistics.ending_calls()),
+                          parts->call_memory, parts->relay_statistics, parts->tls.get()));
   spdlog::info("calibd {} listens for gRPC on {} and for HTTP{} on {}", kVersion,
                parts->grpc->address(), parts->tls == nullptr ? "" : "S", parts->http->address());
   parts->recoverer = std::thread([raw = parts.get()] { raw->RunRecovery(); });

@@ -40,6 +40,7 @@ Http2Guard::~Http2Guard() {
       calls_.begin(), calls_.end(), [](const auto& entry) { return !entry.second.server_ended; });
   constexpr auto kMost = static_cast<std::size_t>(PeerLimits::kResetBurst);
   static_cast<void>(peer_->TakeResets(std::min(static_cast<std::size_t>(cancelled), kMost), now_));
+  shared_.statistics.ending_calls().Left(calls_.size());
 }
 
 void Http2Guard::FromClient(std::string_view input, Time now, Output& output) {

@@ -185,10 +185,12 @@ void Http2Guard::Forget(Calls::iterator call) {
   if (call->second.busy) --busy_calls_;
   last_used_call_ = std::max(last_used_call_, call->first);
   calls_.erase(call);
+  shared_.statistics.ending_calls().Left();
 }
 
 void Http2Guard::CountReset(Output& output) {
-  if (!peer_->TakeResets(1, now_)) Close(CloseReason::kTooManyResets, output);
+  const bool many_end = shared_.statistics.ending_calls().many();
+  if (!peer_->TakeResets(1, now_, many_end)) Close(CloseReason::kTooManyResets, output);
 }
 
 void Http2Guard::CountControlFrame(Output& output) {

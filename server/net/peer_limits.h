@@ -18,7 +18,8 @@ namespace calibd::server {
 // Limits that all connections of one peer address share. Thread-safe.
 //
 // An address that exceeds a rate is refused for a while: a second at first, and twice as long each
-// time, up to a minute. After a minute without an excess, it begins with a second again.
+// time, up to a minute. After a minute without an excess, it begins with a second again. A refusal
+// goes on while gRPC has many cancelled calls to end, for a minute at most.
 class PeerLimits {
  public:
   using Time = TokenBucket::Time;
@@ -39,11 +40,12 @@ class PeerLimits {
   [[nodiscard]] ByteBudget& messages() noexcept { return messages_; }
 
   // Counts this many resets, at most kResetBurst. Returns false if the peer resets calls too fast;
-  // then it is refused for a while, and every further reset has the same result.
-  [[nodiscard]] bool TakeResets(std::size_t resets, Time now) {
+  // then it is refused for a while, and every further reset has the same result. many_end: whether
+  // gRPC has many cancelled calls to end.
+  [[nodiscard]] bool TakeResets(std::size_t resets, Time now, bool many_end = false) {
     const std::lock_guard lock(mutex_);
     Advance(now);
-    if (last_ < refused_until_) return false;
+    if (RefusedLocked(last_, many_end)) return false;
     if (resets_.Take(last_, static_cast<double>(resets))) return true;
     RefuseLocked();
     return false;
@@ -54,10 +56,10 @@ class PeerLimits {
     Advance(now);
     if (last_ >= refused_until_) RefuseLocked();
   }
-  // True while new connections of the address must be closed.
-  [[nodiscard]] bool refused(Time now) {
+  // True while new connections of the address must be closed. many_end: see TakeResets.
+  [[nodiscard]] bool refused(Time now, bool many_end = false) {
     const std::lock_guard lock(mutex_);
-    return std::max(last_, now) < refused_until_;
+    return RefusedLocked(std::max(last_, now), many_end);
   }
   // True if a new object would be in the same state.
   [[nodiscard]] bool fresh(Time now) {
@@ -69,9 +71,15 @@ class PeerLimits {
  private:
   // Threads read the clock before they acquire the lock, so their times may be out of order.
   void Advance(Time now) { last_ = std::max(last_, now); }
+  [[nodiscard]] bool WasRefusedLocked(Time now) const {
+    return refused_until_ != Time() && now < refused_until_ + kMostRefusal;
+  }
+  [[nodiscard]] bool RefusedLocked(Time now, bool many_end) const {
+    return now < refused_until_ || (many_end && WasRefusedLocked(now));
+  }
   void RefuseLocked() {
     if (!refusable_) return;
-    const bool again = refused_until_ != Time() && last_ < refused_until_ + kMostRefusal;
+    const bool again = WasRefusedLocked(last_);
     refusal_ = again ? std::min(2 * refusal_, kMostRefusal) : kLeastRefusal;
     refused_until_ = last_ + refusal_;
   }

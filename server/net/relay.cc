@@ -56,7 +56,7 @@ Relay::~Relay() = default;
 
 void Relay::Add(tcp::socket socket, const std::string& address) {
   std::shared_ptr<PeerLimits> limits = peers_.Find(address);
-  if (limits->refused(std::chrono::steady_clock::now())) {
+  if (limits->refused(std::chrono::steady_clock::now(), shared_.statistics.ending_calls().many())) {
     shared_.statistics.CountClosed(CloseReason::kAddressRefused, address);
     return;
   }

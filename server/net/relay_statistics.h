@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "server/net/ending_calls.h"
+
 namespace calibd::server {
 
 // Why the relay closed a connection.
@@ -67,6 +69,7 @@ class RelayStatistics {
   void CountClosed(CloseReason reason, std::string_view peer);
   void CountEnded(CallEnd reason, std::string_view peer);
 
+  [[nodiscard]] EndingCalls& ending_calls() noexcept { return ending_calls_; }
   [[nodiscard]] std::int64_t closed(std::size_t reason) const { return closed_[reason]; }
   [[nodiscard]] std::int64_t ended(std::size_t reason) const { return ended_[reason]; }
 
@@ -75,6 +78,7 @@ class RelayStatistics {
 
   std::array<std::atomic<std::int64_t>, kCloseReasons.size()> closed_{};
   std::array<std::atomic<std::int64_t>, kCallEnds.size()> ended_{};
+  EndingCalls ending_calls_;
   // Steady clock, in nanoseconds.
   std::atomic<std::int64_t> next_warning_ = 0;
 };

@@ -27,13 +27,17 @@ absl::Status UnparsedError() {
 // Lives as long as its call.
 class RpcInterceptor final : public grpc::experimental::Interceptor {
  public:
-  RpcInterceptor(RpcStatistics& statistics, std::size_t method)
-      : statistics_(statistics), method_(method), start_(std::chrono::steady_clock::now()) {
+  RpcInterceptor(RpcStatistics& statistics, EndingCalls& ending_calls, std::size_t method)
+      : statistics_(statistics),
+        ending_calls_(ending_calls),
+        method_(method),
+        start_(std::chrono::steady_clock::now()) {
     statistics_.Started(method_);
   }
 
   ~RpcInterceptor() override {
     statistics_.Handled(method_, code_, std::chrono::steady_clock::now() - start_);
+    ending_calls_.Ended();
   }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
@@ -51,6 +55,7 @@ class RpcInterceptor final : public grpc::experimental::Interceptor {
 
  private:
   RpcStatistics& statistics_;
+  EndingCalls& ending_calls_;
   const std::size_t method_;
   const std::chrono::steady_clock::time_point start_;
   // A call that ends without a status was cancelled.
@@ -64,7 +69,7 @@ grpc::experimental::Interceptor* RpcInterceptorFactory::CreateServerInterceptor(
   // gRPC takes ownership. Without an interceptor, the call is not counted but continues.
   RpcInterceptor* interceptor = nullptr;
   static_cast<void>(Guarded("Interceptor", Stage::kStart, [&] {
-    interceptor = new RpcInterceptor(statistics_, statistics_.Find(info->method()));
+    interceptor = new RpcInterceptor(statistics_, ending_calls_, statistics_.Find(info->method()));
   }));
   return interceptor;
 }

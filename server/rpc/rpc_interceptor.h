@@ -3,6 +3,7 @@
 
 #include <grpcpp/support/server_interceptor.h>
 
+#include "server/net/ending_calls.h"
 #include "server/observability/rpc_statistics.h"
 
 namespace calibd::server {
@@ -10,14 +11,16 @@ namespace calibd::server {
 // Counts every call of every service, the health service included.
 class RpcInterceptorFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  // statistics: must outlive the gRPC server.
-  explicit RpcInterceptorFactory(RpcStatistics& statistics) : statistics_(statistics) {}
+  // Both must outlive the gRPC server.
+  RpcInterceptorFactory(RpcStatistics& statistics, EndingCalls& ending_calls)
+      : statistics_(statistics), ending_calls_(ending_calls) {}
 
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override;
 
  private:
   RpcStatistics& statistics_;
+  EndingCalls& ending_calls_;
 };
 
 }  // namespace calibd::server

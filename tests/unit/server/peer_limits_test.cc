@@ -60,10 +60,22 @@ TEST_F(PeerLimitsTest, AnExcessDuringARefusalDoesNotExtendIt) {
   EXPECT_FALSE(peer_.refused(now_ + seconds(3)));
 }
 
+TEST_F(PeerLimitsTest, ARefusalGoesOnForAMinuteWhileManyCallsEnd) {
+  EXPECT_FALSE(peer_.refused(now_, /*many_end=*/true));
+  EXPECT_TRUE(peer_.TakeResets(1, now_, /*many_end=*/true));
+  EXPECT_EQ(Exceed(), seconds(1));
+  EXPECT_FALSE(peer_.refused(now_ + seconds(1)));
+  EXPECT_TRUE(peer_.refused(now_ + milliseconds(60999), /*many_end=*/true));
+  EXPECT_FALSE(peer_.refused(now_ + seconds(61), /*many_end=*/true));
+  EXPECT_FALSE(peer_.TakeResets(1, now_ + seconds(2), /*many_end=*/true));
+  EXPECT_TRUE(peer_.TakeResets(1, now_ + seconds(2)));
+  EXPECT_TRUE(peer_.TakeResets(1, now_ + seconds(61), /*many_end=*/true));
+}
+
 TEST_F(PeerLimitsTest, AProxyIsNotRefused) {
   PeerLimits proxy("192.0.2.2", 1, /*refusable=*/false);
   EXPECT_FALSE(proxy.TakeResets(2001, now_));
-  EXPECT_FALSE(proxy.refused(now_));
+  EXPECT_FALSE(proxy.refused(now_, /*many_end=*/true));
   EXPECT_TRUE(proxy.TakeResets(2000, now_));
 }
 
