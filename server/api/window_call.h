@@ -30,9 +30,9 @@ inline google::protobuf::Duration Since(std::chrono::steady_clock::time_point st
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
 }
 
-// A multiplication of a test or an evaluation takes at most this time of a processor; most take far
-// less.
-inline constexpr double kMostSecondsPerOperation = 1e-9;
+// The times that core announces are those of a CPU with AVX2. One without takes up to so many times
+// as long: it multiplies two numbers at once, not four, and adds them in another instruction.
+inline constexpr double kSlowestCpu = 4;
 
 // Submits a job that computes `result`. Sends progress messages and then the result. When the call
 // ends for any reason, the job stops. Response: a message with a `progress` field.
@@ -44,10 +44,9 @@ absl::Status SubmitWindowJob(const ApiParts& parts, WindowRequest request,
   if (reply->context().identity->quota() != nullptr) {
     request.admit = [&access = parts.access, call = reply->context(),
                      model = request.model->original().name.ToString()](
-                        double operations) -> absl::StatusOr<std::shared_ptr<void>> {
+                        double seconds) -> absl::StatusOr<std::shared_ptr<void>> {
       const auto part = std::make_shared<Quota::Part>();
-      const auto refusal = call.identity->quota()->TakeCompute(
-          operations * kMostSecondsPerOperation, *part, Quota::Clock::now());
+      const auto refusal = call.identity->quota()->TakeCompute(seconds, *part, Quota::Clock::now());
       if (refusal.has_value()) return RefuseByQuota(access, call, model, *refusal);
       return part;
     };

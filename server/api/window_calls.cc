@@ -218,7 +218,8 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
   job.remedy = "a smaller window or fewer replicates";
   job.cost = [lens = *lens, options, class_count](std::size_t n, std::size_t threads) {
     return JobCost{.memory_bytes = LensTestMemory(n, class_count, lens, options, threads),
-                   .operations = LensTestOperations(n, class_count, lens, options)};
+                   .operations = LensTestOperations(n, class_count, lens, options),
+                   .seconds = kSlowestCpu * LensTestSeconds(n, class_count, lens, options)};
   };
   job.compute = [model, lens = *lens, options, result, threads = parts_.jobs.threads()](
                     const WindowSample& sample, const RunControl& control) mutable {
@@ -280,7 +281,8 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   job.cost = [options = *options, class_count, features, has_groups](std::size_t n,
                                                                      std::size_t threads) {
     JobCost cost{.memory_bytes = EvaluationMemory(n, class_count, options, threads),
-                 .operations = EvaluationOperations(n, class_count, options)};
+                 .operations = EvaluationOperations(n, class_count, options),
+                 .seconds = kSlowestCpu * EvaluationSeconds(n, class_count, options)};
     if (has_groups) {
       cost.memory_bytes =
           std::max(cost.memory_bytes, GroupEvaluationMemory(n, class_count, threads));
@@ -289,8 +291,10 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
       const std::size_t tested = std::min(n, options.test_rows);
       cost.memory_bytes =
           std::max(cost.memory_bytes, IndividualTestMemory(tested, class_count, features, threads));
-      cost.operations +=
+      const double individual =
           IndividualTestOperations(tested, class_count, features, options.replicates);
+      cost.operations += individual;
+      *cost.seconds += kMostSecondsPerOperation * individual;
     }
     return cost;
   };

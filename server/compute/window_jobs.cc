@@ -108,7 +108,7 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
   if (draining_) return DrainingError();
   CALIBD_RETURN_IF_ERROR(CheckWindow(*request.model, request.observations));
   CALIBD_ASSIGN_OR_RETURN(const Size size, CheckSize(request, *request.model->snapshot()));
-  if (request.admit) CALIBD_RETURN_IF_ERROR(request.admit(size.operations).status());
+  if (request.admit) CALIBD_RETURN_IF_ERROR(request.admit(size.seconds).status());
   Lane& lane = size.operations <= limits_.operations / kSmallPart ? small_ : large_;
   auto job = std::make_shared<Job>();
   const std::string owner = request.owner;
@@ -184,7 +184,9 @@ absl::StatusOr<WindowJobs::Size> WindowJobs::CheckSize(const WindowRequest& requ
       static_cast<double>(n * (m + 2 + declaration->feature_names.size()) * sizeof(double));
   if (cost.memory_bytes <= static_cast<double>(limits_.memory_bytes) &&
       cost.operations <= limits_.operations) {
-    return Size{.rows = n, .operations = cost.operations};
+    return Size{.rows = n,
+                .operations = cost.operations,
+                .seconds = cost.seconds.value_or(cost.operations * kMostSecondsPerOperation)};
   }
   return MakeError(
       absl::StatusCode::kResourceExhausted, "JOB_TOO_LARGE",
@@ -221,7 +223,7 @@ absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
   CALIBD_ASSIGN_OR_RETURN(const Size size, CheckSize(request, *snapshot));
   std::shared_ptr<void> admitted;
   if (request.admit) {
-    CALIBD_ASSIGN_OR_RETURN(admitted, request.admit(size.operations));
+    CALIBD_ASSIGN_OR_RETURN(admitted, request.admit(size.seconds));
   }
   const absl::Cleanup spent = [&request, &time] {
     if (request.spent) request.spent(time.seconds());

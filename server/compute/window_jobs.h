@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -23,12 +24,18 @@
 
 namespace calibd::server {
 
+// A multiplication takes at most this time of a processor; most take far less.
+inline constexpr double kMostSecondsPerOperation = 1e-9;
+
 // Estimated cost of a job, computed before the job is accepted.
 struct JobCost {
   // Memory that the job needs in addition to the observations.
   double memory_bytes = 0;
   // Approximate number of multiplications.
   double operations = 0;
+  // The most seconds of one processor that the job may take. Unset: kMostSecondsPerOperation for
+  // each operation.
+  std::optional<double> seconds{};
 };
 
 // The newest observations of a model at one moment.
@@ -73,10 +80,10 @@ struct WindowRequest {
   std::function<JobCost(std::size_t n, std::size_t threads)> cost;
   // How to make a job that is too large smaller, e.g. "a smaller window".
   std::string remedy;
-  // Called when the job is submitted, and on a compute thread before `compute`, with the estimated
-  // number of multiplications. An error refuses the job. The second result is kept until the job
-  // has ended. May be empty.
-  std::function<absl::StatusOr<std::shared_ptr<void>>(double operations)> admit{};
+  // Called when the job is submitted, and on a compute thread before `compute`, with the most
+  // seconds of one processor that the job may take. An error refuses the job. The second result is
+  // kept until the job has ended. May be empty.
+  std::function<absl::StatusOr<std::shared_ptr<void>>(double seconds)> admit{};
   // Called after `compute` with the time of processors that it has taken, in seconds. May be empty.
   std::function<void(double seconds)> spent{};
   // Called at most once, on a compute thread. Errors: Cancelled; those of the computation.
@@ -175,6 +182,7 @@ class WindowJobs {
   struct Size {
     std::size_t rows = 0;
     double operations = 0;
+    double seconds = 0;
   };
 
   [[nodiscard]] absl::StatusOr<Size> CheckSize(const WindowRequest& request,

@@ -25,6 +25,8 @@ namespace {
 
 using server::Api;
 using server::Reply;
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 template <typename Response>
@@ -246,6 +248,30 @@ TEST_F(ApiTest, OwnersShareTheJobsAndSmallJobsDoNotWaitForLargeOnes) {
   EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return ended == 11; }));
   EXPECT_EQ(jobs.counts().completed, 11);
   EXPECT_EQ(jobs.counts().queued, 0);
+}
+
+TEST_F(ApiTest, AJobIsAdmittedWithTheMostSecondsThatItMayTake) {
+  ASSERT_TRUE(engine_.CreateModel(Declare("models/m")).ok());
+  const auto admitted = [this](std::optional<double> seconds) {
+    server::WindowRequest request = JobOf(engine_.Find("models/m"), "a", 2e9, [] {});
+    request.cost = [seconds](std::size_t /*n*/, std::size_t /*threads*/) {
+      return server::JobCost{.memory_bytes = 0, .operations = 2e9, .seconds = seconds};
+    };
+    // When it is submitted, and when it begins.
+    std::vector<double> asked;
+    request.admit = [&asked](double most) -> absl::StatusOr<std::shared_ptr<void>> {
+      asked.push_back(most);
+      return nullptr;
+    };
+    std::promise<absl::Status> ended;
+    server::WindowJobs::Watcher watcher;
+    watcher.done = [&ended](const absl::Status& status) { ended.set_value(status); };
+    EXPECT_TRUE(jobs_.Submit(std::move(request), std::move(watcher)).ok());
+    EXPECT_TRUE(ended.get_future().get().ok());
+    return asked;
+  };
+  EXPECT_THAT(admitted(std::nullopt), ElementsAre(DoubleEq(2), DoubleEq(2)));
+  EXPECT_THAT(admitted(0.25), ElementsAre(0.25, 0.25));
 }
 
 TEST_F(ApiTest, ServesAModelFromItsCreationToItsDeletion) {
