@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import ssl
 import stat
 import subprocess
@@ -400,6 +401,21 @@ class SecretsTest(unittest.TestCase):
             finally:
                 server.terminate()
         self.assertEqual(server.returncode, 0)
+
+
+class RefusedStartTest(unittest.TestCase):
+    def test_only_what_may_change_by_itself_is_tried_again(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            for arguments, code in ((("--drain-second", "10"), 2),
+                                    (("--access-file", f"{folder}/missing"), 2),
+                                    (("--tls-certificate", f"{folder}/missing", "--tls-key", f"{folder}/missing"), 1),
+                                    (("--listen", f"127.0.0.1:{taken.getsockname()[1]}"), 1),
+                                    (("--data-dir", "/proc/missing"), 1)):
+                with self.subTest(arguments):
+                    result = run(CALIBD, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--data-dir",
+                                 f"{folder}/data", *arguments, env=clean_environment())
+                    self.assertEqual(result.returncode, code, result.stdout + result.stderr)
 
 
 class HangUpTest(unittest.TestCase):

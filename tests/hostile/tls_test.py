@@ -136,6 +136,47 @@ class MutualTest(TlsCase):
         self.assertIn("a TLS connection was closed: certificate_refused, ", self.server.log())
         self.assert_serves()
 
+    def test_a_long_chain_is_refused(self):
+        certificate, key = Files.client
+        other = Files.authority.certificate.read_text()
+        size = len(ssl.PEM_cert_to_DER_cert(other))
+        for kib, served in ((24, True), (40, False)):
+            with self.subTest(kib):
+                chain = certificate.with_name(f"chain-{kib}.pem")
+                chain.write_text(certificate.read_text() + other * (kib * 1024 // size))
+                for address, protocol in ((self.server.grpc, "h2"), (self.server.http, "http/1.1")):
+                    self.assertEqual(self.answers(address, self.context((chain, key), (protocol,))), served)
+        self.assertEqual(self.failures("handshake_failed"), 2)
+
+    def answers(self, address, context):
+        """Whether the server speaks to a client after the handshake. It has the certificate by then."""
+        with contextlib.suppress(OSError):
+            peer = self.connect(address, context)
+            if address == self.server.http:
+                peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return peer.recv(1) != b""
+        return False
+
+    def test_an_address_that_connects_too_often_is_refused(self):
+        def connect(address):
+            host, port = address.rsplit(":", 1)
+            with contextlib.suppress(ConnectionError):
+                socket.create_connection((host, int(port)), CALL_SECONDS, ("127.0.0.2", 0)).close()
+
+        # Both ports count together. Those of gRPC are within the limit.
+        for _ in range(250):
+            connect(self.server.grpc)
+        self.assertEqual(self.failures("too_many_handshakes"), 0)
+        deadline = time.monotonic() + CALL_SECONDS
+        tried = 0
+        while self.failures("too_many_handshakes") == 0 and time.monotonic() < deadline:
+            for _ in range(100):
+                connect(self.server.http)
+            tried += 100
+        self.assertGreater(self.failures("too_many_handshakes"), 0, f"{tried} connections")
+        # Another address is served.
+        self.assert_serves()
+
     def test_the_health_check_shows_the_certificate_of_the_server(self):
         for arguments, code in ((self.tls, 0), ([], 1)):
             done = subprocess.run([HostileCase.binary, "healthcheck", "--listen", self.server.grpc,
@@ -151,9 +192,18 @@ class MutualTest(TlsCase):
         watch = calibration_service_pb2_grpc.CalibrationServiceStub(self.channel(pair)).WatchCalibration(
             calibration_service_pb2.WatchCalibrationRequest(model="models/m"))
         next(watch)
+        events = self.connect(self.server.http, self.context(pair, ("http/1.1",)))
+        events.settimeout(CALL_SECONDS)
+        events.sendall(b"GET /v1/models/m/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.assertIn(b" 200 ", events.recv(1 << 16))
         with self.assertRaises(grpc.RpcError) as caught:
             next(watch)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertGreaterEqual(time.time(), end - 1)
+        # Each read waits for CALL_SECONDS at most, and an open stream has a line every 15 s.
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            while events.recv(1 << 16):
+                self.assertLess(time.time(), end + CALL_SECONDS)
         self.assertGreaterEqual(time.time(), end - 1)
         self.assert_serves()
 
