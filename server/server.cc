@@ -278,7 +278,7 @@ struct Server::Parts {
     if (!return_memory_at.has_value()) {
       // Calls of this excess may still end.
       return_memory_at = now + kReturnMemoryInterval;
-    } else if (now >= *return_memory_at) {
+    } else if (now >= *return_memory_at && !relay_statistics.ending_calls().many()) {
       return_memory_at.reset();
       returned_excesses = excesses;
       malloc_trim(0);

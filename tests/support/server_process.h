@@ -46,8 +46,8 @@ class ServerProcess {
  public:
   // Starts calibd and waits until it serves. arguments: added after --listen, --http-listen,
   // --ready-file and --data-dir, which they may override. environment: NAME=VALUE, in addition to
-  // the environment of the test. Its drain may take 40 s unless these say otherwise. If calibd does not serve, returns null and prints its output to
-  // stderr.
+  // the environment of the test. Its drain may take 40 s unless these say otherwise. If calibd does
+  // not serve, returns null and prints its output to stderr.
   static std::unique_ptr<ServerProcess> Start(const std::vector<std::string>& arguments = {},
                                               const std::vector<std::string>& environment = {});
   // Does what Start does, but does not wait.
