@@ -32,20 +32,26 @@ PredictionSet Predictions(std::size_t n, std::size_t m) {
 
 TEST(PairTermsTest, EqualTheScalarFunctionsBitForBit) {
   ForEachTarget([] {
-    for (const std::size_t m : {2U, 3U, 4U, 5U, 7U, 8U, 10U, 101U}) {
+    for (const std::size_t m : {2U, 3U, 4U, 5U, 7U, 8U, 10U, 31U, 32U, 33U, 101U, 400U}) {
       for (std::size_t n = 2; n <= kMaxPairs + 1; n += n < 11 ? 1 : 11) {
         const PredictionSet set = Predictions(n, m);
         const PredictionBatch batch = set.view();
+        const PredictionBatch even = batch.rows(0, n / 2 * 2);
         for (const Distance distance : kDistances) {
           PairTerms neighbours;
+          PairTerms separate;
           ComputeNeighbourTerms(batch, distance, neighbours);
+          ComputeSeparateTerms(even, distance, separate);
           for (std::size_t i = 0; i + 1 < n; ++i) {
-            ExpectBits(neighbours.distances[i],
-                       DistanceOf(distance, batch.row(i), batch.row(i + 1)));
-            ExpectBits(neighbours.residual_products[i],
-                       ResidualProduct(batch.row(i), batch.labels[i], batch.row(i + 1),
-                                       batch.labels[i + 1]));
+            const double distance_of_rows = DistanceOf(distance, batch.row(i), batch.row(i + 1));
+            const double product = ResidualProduct(batch.row(i), batch.labels[i], batch.row(i + 1),
+                                                   batch.labels[i + 1]);
+            ExpectBits(neighbours.distances[i], distance_of_rows);
+            ExpectBits(neighbours.residual_products[i], product);
             ExpectBits(neighbours.null_traces[i], NullTrace(batch.row(i), batch.row(i + 1)));
+            if (i % 2 != 0) continue;
+            ExpectBits(separate.distances[i / 2], distance_of_rows);
+            ExpectBits(separate.residual_products[i / 2], product);
           }
         }
       }

@@ -32,6 +32,22 @@ HWY_INLINE RowVector OfEachLane(const Value& value) {
   return hn::Load(RowTag(), values);
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// Exchanges the lanes of four vectors of four lanes: lane j of v[i] becomes lane i of v[j].
+HWY_INLINE void TransposeFour(RowVector* HWY_RESTRICT v) {
+  const RowTag d;
+  // Lanes 0 and 2, and lanes 1 and 3.
+  const RowVector even_ab = hn::InterleaveLower(d, v[0], v[1]);
+  const RowVector even_ce = hn::InterleaveLower(d, v[2], v[3]);
+  const RowVector odd_ab = hn::InterleaveUpper(d, v[0], v[1]);
+  const RowVector odd_ce = hn::InterleaveUpper(d, v[2], v[3]);
+  v[0] = hn::ConcatLowerLower(d, even_ce, even_ab);
+  v[1] = hn::ConcatLowerLower(d, odd_ce, odd_ab);
+  v[2] = hn::ConcatUpperUpper(d, even_ce, even_ab);
+  v[3] = hn::ConcatUpperUpper(d, odd_ce, odd_ab);
+}
+#endif
+
 // Loads classes k .. k + kRowLanes - 1 of the rows: out[i] contains class k + i of row(lane).
 template <typename Row>
 HWY_INLINE void LoadClasses(const Row& row, std::size_t k, RowVector* HWY_RESTRICT out) {
@@ -45,19 +61,8 @@ HWY_INLINE void LoadClasses(const Row& row, std::size_t k, RowVector* HWY_RESTRI
     out[0] = hn::InterleaveLower(d, a, b);
     out[1] = hn::InterleaveUpper(d, a, b);
   } else {
-    const RowVector a = hn::LoadU(d, row(0) + k);
-    const RowVector b = hn::LoadU(d, row(1) + k);
-    const RowVector c = hn::LoadU(d, row(2) + k);
-    const RowVector e = hn::LoadU(d, row(3) + k);
-    // Classes 0 and 2, and classes 1 and 3.
-    const RowVector even_ab = hn::InterleaveLower(d, a, b);
-    const RowVector even_ce = hn::InterleaveLower(d, c, e);
-    const RowVector odd_ab = hn::InterleaveUpper(d, a, b);
-    const RowVector odd_ce = hn::InterleaveUpper(d, c, e);
-    out[0] = hn::ConcatLowerLower(d, even_ce, even_ab);
-    out[1] = hn::ConcatLowerLower(d, odd_ce, odd_ab);
-    out[2] = hn::ConcatUpperUpper(d, even_ce, even_ab);
-    out[3] = hn::ConcatUpperUpper(d, odd_ce, odd_ab);
+    for (std::size_t lane = 0; lane < 4; ++lane) out[lane] = hn::LoadU(d, row(lane) + k);
+    TransposeFour(out);
   }
 #endif
 }

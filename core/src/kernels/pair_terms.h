@@ -20,18 +20,23 @@ namespace calibd {
 
 inline constexpr std::size_t kMaxPairs = 32;
 
-// Terms of pairs of neighbouring labelled predictions.
+// Terms of pairs of labelled predictions.
 struct PairTerms {
   std::array<double, kMaxPairs> distances;
   std::array<double, kMaxPairs> residual_products;
   std::array<double, kMaxPairs> null_traces;
 };
 
-// Computes one pair per lane. Each value has the bits of DistanceOf, ResidualProduct and NullTrace
-// for this pair on every CPU. Pair p consists of rows p and p + 1 of the batch, which has 2 to
-// kMaxPairs + 1 rows. Cost: O(m) per pair.
+// These compute one pair per lane. Each value has the bits of DistanceOf, ResidualProduct and
+// NullTrace for this pair on every CPU. Cost: O(m) per pair.
+
+// Pair p consists of rows p and p + 1 of the batch, which has 2 to kMaxPairs + 1 rows.
 void ComputeNeighbourTerms(const PredictionBatch& batch, Distance distance,
                            PairTerms& terms) noexcept;
+// Pair p consists of rows 2 p and 2 p + 1 of the batch, which has 2, 4, ... 2 kMaxPairs rows.
+// Leaves out the null traces.
+void ComputeSeparateTerms(const PredictionBatch& batch, Distance distance,
+                          PairTerms& terms) noexcept;
 
 }  // namespace calibd
 

@@ -9,6 +9,7 @@
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/skce.h"
 #include "calibd/core/status_macros.h"
+#include "kernels/pair_terms.h"
 
 namespace calibd {
 namespace {
@@ -107,6 +108,23 @@ void RunningBlockSkce::SetPending(const PredictionBatch& rows) noexcept {
   state_.pending_labels.assign(rows.labels.begin(), rows.labels.end());
 }
 
+void RunningBlockSkce::AddSeparatePairs(const PredictionBatch& batch, const Kernel& kernel,
+                                        RunningMoments* completed) noexcept {
+  PairTerms terms;
+  RunningMoments moments = state_.moments;
+  for (std::size_t begin = 0; begin < batch.size(); begin += 2 * kMaxPairs) {
+    const PredictionBatch pairs = batch.rows(begin, std::min(2 * kMaxPairs, batch.size() - begin));
+    ComputeSeparateTerms(pairs, kernel.distance(), terms);
+    for (std::size_t p = 0; p < pairs.size() / 2; ++p) {
+      const double value =
+          weight_ * (kernel.OfDistance(terms.distances[p]) * terms.residual_products[p]);
+      moments.Add(value);
+      if (completed != nullptr) completed->Add(value);
+    }
+  }
+  state_.moments = moments;
+}
+
 void RunningBlockSkce::Add(std::span<const double> rows, std::span<const std::int32_t> labels,
                            RunningMoments* completed) {
   const auto complete = [&](std::span<const double> block,
@@ -116,8 +134,18 @@ void RunningBlockSkce::Add(std::span<const double> rows, std::span<const std::in
     if (completed != nullptr) completed->Add(value);
   };
   std::vector<double>& probabilities = state_.pending_probabilities;
+  const Kernel* const kernel = std::get_if<Kernel>(&kernel_);
+  const bool in_pairs = block_size_ == 2 && parts_ == 1 && kernel != nullptr;
   while (!labels.empty()) {
     const std::size_t missing = block_size_ - pending();
+    if (in_pairs && missing == 2 && labels.size() >= 2) {
+      const PredictionBatch batch{rows, labels, class_count_};
+      const std::size_t paired = batch.size() / 2 * 2;
+      AddSeparatePairs(batch.rows(0, paired), *kernel, completed);
+      rows = rows.subspan(paired * class_count_);
+      labels = labels.subspan(paired);
+      continue;
+    }
     const std::size_t added = std::min(missing, labels.size() / parts_);
     const auto added_rows = rows.first(added * parts_ * class_count_);
     const auto added_labels = labels.first(added * parts_);

@@ -110,6 +110,10 @@ class RunningBlockSkce {
                                   std::span<const std::int32_t> labels) const;
   // The sum of the terms for a matrix-valued kernel.
   [[nodiscard]] double SumOfMatrixTerms(const PredictionBatch& block) const;
+  // Adds rows in pairs. Requires block size 2, one part, no pending observation and an even number
+  // of rows.
+  void AddSeparatePairs(const PredictionBatch& batch, const Kernel& kernel,
+                        RunningMoments* completed) noexcept;
   // rows: fewer than block_size. Requires one part.
   void SetPending(const PredictionBatch& rows) noexcept;
   // Allocates the memory of a whole block.
