@@ -29,6 +29,7 @@ int Run(const std::filesystem::path& data, std::vector<std::string> lines) {
       {"F7", [&] { ReproduceTables(uci, folder); }},
       {"F8", [&] { ReproduceRegression(uci, folder); }},
       {"F11", [&] { ReproduceMap(folder); }},
+      {"F12", ReproducePostHocErrors},
   };
   if (lines.empty()) {
     for (const auto& [name, unused] : all) lines.push_back(name);
@@ -37,7 +38,8 @@ int Run(const std::filesystem::path& data, std::vector<std::string> lines) {
     const auto found = all.find(line);
     if (found == all.end()) {
       absl::FPrintF(
-          stderr, "there is no line '%s', expected F1 to F6, F7 (with F10), F8 (with F9) or F11\n",
+          stderr,
+          "there is no line '%s', expected F1 to F6, F7 (with F10), F8 (with F9), F11 or F12\n",
           line);
       return 2;
     }

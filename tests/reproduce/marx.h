@@ -20,8 +20,10 @@ void ReproduceClasses(const std::filesystem::path& folder);
 
 // F7 and F10: Tables 4 and 5. uci, folder: the folders of the data sets.
 void ReproduceTables(const std::filesystem::path& uci, const std::filesystem::path& folder);
-// F8 and F9: Tables 3 and 7.
+// F8 and F9: Tables 3, with the rows of recalibrated forecasts, and 7.
 void ReproduceRegression(const std::filesystem::path& uci, const std::filesystem::path& folder);
+// F12: the quantile error of recalibrated forecasts, which depends on the number of rows alone.
+void ReproducePostHocErrors();
 // F11: the local calibration error of Figure 1.
 void ReproduceMap(const std::filesystem::path& folder);
 

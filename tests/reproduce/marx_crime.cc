@@ -23,12 +23,12 @@ Metrics TrainForecasts(const TrainingStart& start, double weight) {
   LossOptions options;
   options.outcome_kernel = RbfKernel{0.5 / Variance(split.train.targets)};
   options.penalty_weight = weight;
-  const std::vector<double> forecasts = TrainNormalForecasts(
+  const HeldOutForecasts forecasts = TrainNormalForecasts(
       start, {.plan = {.epochs = 60, .rate = 2e-4},
               .scale = ScaleOf(split.train.targets),
               .loss = options,
               .condition = [&](const Matrix& features) { return start.Given(features); }});
-  const ForecastBatch test = NormalBatch(forecasts, split.test);
+  const ForecastBatch test = NormalBatch(forecasts.test, split.test);
   options.condition = start.Given(split.test.features);
   options.gradient = false;
   return {

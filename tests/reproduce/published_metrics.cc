@@ -40,20 +40,20 @@ double PublishedEce(const PredictionBatch& batch) {
   return sum / static_cast<double>(batches);
 }
 
-double PublishedDce(const ForecastBatch& batch, std::uint64_t seed) {
+double PublishedDce(std::span<const double> outcomes, std::span<const double> below_zero,
+                    std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> uniform;
   double sum = 0;
-  for (std::size_t first = 0; first + kNumberRows <= batch.size(); first += kNumberRows) {
-    Signs outcomes;
+  for (std::size_t first = 0; first + kNumberRows <= outcomes.size(); first += kNumberRows) {
+    Signs observed;
     Signs draws;
     for (std::size_t i = first; i < first + kNumberRows; ++i) {
-      const std::span<const double> row = batch.row(i);
-      outcomes.Add(batch.outcomes[i]);
-      for (int k = 0; k < kDraws; ++k) draws.Add(row[0] + row[1] * normal(random));
+      observed.Add(outcomes[i]);
+      for (int k = 0; k < kDraws; ++k) draws.Add(uniform(random) < below_zero[i] ? -1 : 1);
     }
-    const double negative = outcomes.negative / outcomes.count - draws.negative / draws.count;
-    const double positive = outcomes.positive / outcomes.count - draws.positive / draws.count;
+    const double negative = observed.negative / observed.count - draws.negative / draws.count;
+    const double positive = observed.positive / observed.count - draws.positive / draws.count;
     sum += negative * negative + positive * positive;
   }
   return std::sqrt(sum);
@@ -83,6 +83,14 @@ double PublishedQce(std::span<const double> pit) {
     sum += std::abs(count / static_cast<double>(pit.size()) - 1.0 / kQuantileBins);
   }
   return sum / 2;
+}
+
+double PublishedLogScore(std::span<const double> at, std::span<const double> beyond) {
+  double sum = 0;
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    sum -= std::log((beyond[i] - at[i] + 1e-10) / kPublishedStep);
+  }
+  return sum / static_cast<double>(at.size());
 }
 
 }  // namespace calibd::reproduce

@@ -64,8 +64,7 @@ double LogScore(const ForecastBatch& batch) {
   return sum / static_cast<double>(batch.size());
 }
 
-std::vector<double> TrainNormalForecasts(const TrainingStart& start,
-                                         const NumberTraining& training) {
+HeldOutForecasts TrainNormalForecasts(const TrainingStart& start, const NumberTraining& training) {
   const DataSplit& split = *start.split;
   const OutputScale& scale = training.scale;
   LossOptions options = training.loss;
@@ -83,7 +82,8 @@ std::vector<double> TrainNormalForecasts(const TrainingStart& start,
         Forecasts(scale, network.Evaluate(split.validation.features));
     return LogScore(NormalBatch(forecasts, split.validation));
   });
-  return Forecasts(scale, best.Evaluate(split.test.features));
+  return {.validation = Forecasts(scale, best.Evaluate(split.validation.features)),
+          .test = Forecasts(scale, best.Evaluate(split.test.features))};
 }
 
 }  // namespace calibd::reproduce

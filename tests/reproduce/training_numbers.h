@@ -29,10 +29,14 @@ struct NumberTraining {
   std::function<FeatureCondition(const Matrix&)> condition;
 };
 
-// The forecasts of the test rows, as ForecastKind::kNormal, by the weights of the epoch whose log
-// likelihood of the validation rows is largest.
-[[nodiscard]] std::vector<double> TrainNormalForecasts(const TrainingStart& start,
-                                                       const NumberTraining& training);
+// Forecasts of the rows that were not trained on, as ForecastKind::kNormal.
+struct HeldOutForecasts {
+  std::vector<double> validation;
+  std::vector<double> test;
+};
+// By the weights of the epoch whose log likelihood of the validation rows is largest.
+[[nodiscard]] HeldOutForecasts TrainNormalForecasts(const TrainingStart& start,
+                                                    const NumberTraining& training);
 
 [[nodiscard]] ForecastBatch NormalBatch(const std::vector<double>& forecasts, const DataPart& part);
 // The mean negative log likelihood, in nats.
