@@ -1,7 +1,8 @@
 // Repeats results of Widmann, Lindsten & Zachariah, "Calibration tests in multi-class
 // classification: A unifying framework", NeurIPS 2019. Each line has the measured value, its
 // expectation and a verdict. Arguments: the folder of data, then --full for as many sets as the
-// paper, and the lines, such as W1; all if there are none.
+// paper, --pictures with the folder for the pictures, and the lines, such as W1; all if there are
+// none.
 #include "widmann.h"
 
 #include <algorithm>
@@ -44,6 +45,14 @@ ReferenceModel PublishedTable::Model(const std::vector<std::string>& row) const 
           .pi = Number(row, "pi")};
 }
 
+std::vector<double> NumbersOf(const std::string& text) {
+  std::vector<double> numbers;
+  for (const std::string& number : std::vector<std::string>(absl::StrSplit(text, ' '))) {
+    numbers.push_back(std::stod(number));
+  }
+  return numbers;
+}
+
 PublishedTable ReadPublished(const std::filesystem::path& path) {
   PublishedTable table;
   std::ifstream in(path);
@@ -77,10 +86,18 @@ namespace {
 
 int Run(const std::filesystem::path& data, std::vector<std::string> lines) {
   const std::filesystem::path published = data / "reproduce" / "widmann";
-  const bool full = std::erase(lines, "--full") > 0;
+  Scope scope{.full = std::erase(lines, "--full") > 0, .pictures = "build/test"};
+  if (const auto option = std::ranges::find(lines, "--pictures"); option != lines.end()) {
+    if (option + 1 == lines.end()) {
+      absl::FPrintF(stderr, "--pictures needs the folder for the pictures\n");
+      return 2;
+    }
+    scope.pictures = *(option + 1);
+    lines.erase(option, option + 2);
+  }
   const std::map<std::string, std::function<void()>> all = {
-      {"W1", [&] { ReproduceEstimates(published, full); }},
-      {"W3", [&] { ReproduceTests(published, full); }},
+      {"W1", [&] { ReproduceEstimates(published, scope); }},
+      {"W3", [&] { ReproduceTests(published, scope); }},
       {"W5", [&] { ReproduceNetworks(data / "cifar10"); }},
       {"W6", [&] { ReproduceTimes(published); }},
   };

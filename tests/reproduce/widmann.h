@@ -45,6 +45,8 @@ struct PublishedTable {
   [[nodiscard]] double Number(const std::vector<std::string>& row, const std::string& column) const;
   [[nodiscard]] ReferenceModel Model(const std::vector<std::string>& row) const;
 };
+// A field with numbers between blanks.
+[[nodiscard]] std::vector<double> NumbersOf(const std::string& text);
 // Without rows if there is no such file.
 [[nodiscard]] PublishedTable ReadPublished(const std::filesystem::path& path);
 
@@ -52,11 +54,17 @@ struct PublishedTable {
 void ForEachSet(const ReferenceModel& model, std::size_t sets,
                 const std::function<void(std::size_t, const PredictionBatch&)>& body);
 
-// data: the folder with the published numbers. full: as many sets as the paper.
-void ReproduceEstimates(const std::filesystem::path& data, bool full);  // W1, W2
-void ReproduceTests(const std::filesystem::path& data, bool full);      // W3, and W4 if full
-void ReproduceNetworks(const std::filesystem::path& predictions);       // W5
-void ReproduceTimes(const std::filesystem::path& data);                 // W6
+struct Scope {
+  // As many sets as the paper.
+  bool full = false;
+  // The folder for Figures 1 and 2.
+  std::filesystem::path pictures;
+};
+// data: the folder with the published numbers.
+void ReproduceEstimates(const std::filesystem::path& data, const Scope& scope);  // W1, W2
+void ReproduceTests(const std::filesystem::path& data, const Scope& scope);  // W3, and W4 if full
+void ReproduceNetworks(const std::filesystem::path& predictions);            // W5
+void ReproduceTimes(const std::filesystem::path& data);                      // W6
 
 }  // namespace calibd::reproduce
 

@@ -11,6 +11,7 @@
 #include "calibd/core/skce.h"
 #include "check.h"
 #include "widmann.h"
+#include "widmann_pictures.h"
 
 namespace calibd::reproduce {
 namespace {
@@ -52,13 +53,16 @@ struct Panels {
 
 }  // namespace
 
-void ReproduceEstimates(const std::filesystem::path& data, bool full) {
+void ReproduceEstimates(const std::filesystem::path& data, const Scope& scope) {
+  const bool full = scope.full;
   const PublishedTable table = ReadPublished(data / "figures_3_to_34.csv");
   std::map<ReferenceModel, std::vector<const std::vector<std::string>*>> models;
   for (const auto& row : table.rows) models[table.Model(row)].push_back(&row);
   std::map<std::string, Panels> totals;
   double worst_true_value = 0;
+  PanelsByName<EstimatePanel> figure;
   for (const auto& [model, panels] : models) {
+    const auto in_figure = std::ranges::find(ModelsOfFigures(), model) - ModelsOfFigures().begin();
     const bool large = model.class_count >= 1000;
     const std::size_t sets = full ? 10000 : (large ? 100 : 1000);
     const GeneratorSpec spec = model.Spec();
@@ -70,8 +74,10 @@ void ReproduceEstimates(const std::filesystem::path& data, bool full) {
     for (const std::vector<std::string>* row : panels) {
       const std::string& estimator = table.Text(*row, "estimator");
       const std::string& bandwidth = table.Text(*row, "bandwidth");
-      RunningMoments moments;
-      for (const Estimates& estimates : drawn) moments.Add(estimates.at(estimator + bandwidth));
+      std::vector<double> values;
+      for (const Estimates& estimates : drawn)
+        values.push_back(estimates.at(estimator + bandwidth));
+      const RunningMoments moments = MomentsOf(values);
       const double deviation = std::sqrt(moments.Variance());
       const double published_deviation = table.Number(*row, "sd_of_histogram");
       const double published = table.Number(*row, "mean");
@@ -95,6 +101,14 @@ void ReproduceEstimates(const std::filesystem::path& data, bool full) {
             estimator, bandwidth, model.Name(), moments.mean, published, z, deviation,
             published_deviation);
       }
+      if (static_cast<std::size_t>(in_figure) < ModelsOfFigures().size()) {
+        figure[{estimator + bandwidth, in_figure}] = {
+            .first_edge = table.Number(*row, "first_edge"),
+            .bin_width = table.Number(*row, "bin_width"),
+            .counts = NumbersOf(table.Text(*row, "counts")),
+            .true_value = table.Number(*row, "true_value"),
+            .estimates = std::move(values)};
+      }
       if (estimator == "ECE_uniform") {
         const double true_value = table.Number(*row, "true_value");
         const double closed_form = *ExpectedCalibrationError(spec);
@@ -112,6 +126,7 @@ void ReproduceEstimates(const std::filesystem::path& data, bool full) {
             total.means_missed == 0 && total.deviations_missed == 0);
   }
   if (!totals.empty()) {
+    DrawEstimates(scope.pictures, figure);
     Verdict(absl::StrFormat("W2 closed form of the ECE of %d models: largest relative difference "
                             "%.1g, expected at most 1e-12",
                             models.size(), worst_true_value),

@@ -1,10 +1,10 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/bootstrap.h"
 #include "calibd/core/consistency_resampling.h"
@@ -13,6 +13,7 @@
 #include "calibd/core/running_skce.h"
 #include "check.h"
 #include "widmann.h"
+#include "widmann_pictures.h"
 
 namespace calibd::reproduce {
 namespace {
@@ -54,19 +55,29 @@ void AddBootstrapTest(const PredictionBatch& batch, const std::string& bandwidth
   values["SKCEuq_" + bandwidth + "_asymptotic"] = BootstrapTest(batch, kernel, options)->p_value;
 }
 
-// Compares the empirical errors of one test on one model with the published curve. Returns whether
-// all levels agree: the shares of both sides have binomial errors, and a p-value that counts its
-// own statistic among the replicates differs from the published one by 1 / replicates.
-bool Compare(const std::string& line, std::span<const double> p_values, bool calibrated,
-             const std::vector<std::string>& curve, bool print) {
-  const auto n = static_cast<double>(p_values.size());
+// The share of wrong results at the levels 0, .01, ..., 1.
+std::vector<double> ErrorsOf(std::span<const double> p_values, bool calibrated) {
+  std::vector<double> errors;
+  for (int level = 0; level <= 100; ++level) {
+    double rejected = 0;
+    for (const double p : p_values) rejected += p <= level / 100.0 ? 1 : 0;
+    rejected /= static_cast<double>(p_values.size());
+    errors.push_back(calibrated ? rejected : 1 - rejected);
+  }
+  return errors;
+}
+
+// Compares the errors of one test on `sets` sets of one model with the published ones. Returns
+// whether all levels agree: the shares of both sides have binomial errors, and a p-value that
+// counts its own statistic among the replicates differs from the published one by 1 / replicates.
+bool Compare(const std::string& line, const TestPanel& errors, std::size_t sets, bool calibrated,
+             bool print) {
+  const auto n = static_cast<double>(sets);
   bool agrees = true;
   std::string text;
   for (const std::size_t level : kLevels) {
-    double rejected = 0;
-    for (const double p : p_values) rejected += p <= static_cast<double>(level) / 100 ? 1 : 0;
-    const double measured = calibrated ? rejected / n : 1 - rejected / n;
-    const double published = std::stod(curve.at(level));
+    const double measured = errors.measured[level];
+    const double published = errors.published.at(level);
     const double pooled = (measured * n + published * kPublishedSets) / (n + kPublishedSets);
     const double error = std::sqrt(pooled * (1 - pooled) * (1 / n + 1 / kPublishedSets));
     agrees = agrees && std::abs(measured - published) <= 4 * error + 0.002;
@@ -86,25 +97,27 @@ bool Compare(const std::string& line, std::span<const double> p_values, bool cal
 
 }  // namespace
 
-void ReproduceTests(const std::filesystem::path& data, bool full) {
+void ReproduceTests(const std::filesystem::path& data, const Scope& scope) {
+  const bool full = scope.full;
   const PublishedTable table = ReadPublished(data / "pvalue_curves.csv");
-  const std::map<ReferenceModel, std::string> kMain = {
-      {{.alpha = 0.1, .first_class = false, .class_count = 10, .pi = 0}, "M1"},
-      {{.alpha = 0.1, .first_class = true, .class_count = 10, .pi = 0.5}, "M2"},
-      {{.alpha = 0.1, .first_class = false, .class_count = 10, .pi = 1}, "M3"}};
+  const auto main_number = [](const ReferenceModel& model) {
+    const std::vector<ReferenceModel>& main = ModelsOfFigures();
+    return static_cast<std::size_t>(std::ranges::find(main, model) - main.begin());
+  };
   std::map<ReferenceModel, std::vector<const std::vector<std::string>*>> models;
   for (const auto& row : table.rows) {
     const ReferenceModel model = table.Model(row);
-    if (full || kMain.contains(model)) models[model].push_back(&row);
+    if (full || main_number(model) < ModelsOfFigures().size()) models[model].push_back(&row);
   }
+  PanelsByName<TestPanel> figure;
   int panels = 0;
   int missed = 0;
   for (const auto& [model, rows] : models) {
     const std::size_t sets = full ? 10000 : 1000;
     // Tests by resampling take a thousand times as long.
     const std::size_t resampled_sets = full ? 1000 : 300;
-    const auto main = kMain.find(model);
-    const bool in_paper = main != kMain.end();
+    const std::size_t main = main_number(model);
+    const bool in_paper = main < ModelsOfFigures().size();
     const double mean_bandwidth = *MeanTotalVariation(model.Spec().alpha);
     std::vector<PValues> drawn(sets);
     ForEachSet(model, sets, [&](std::size_t i, const PredictionBatch& batch) {
@@ -125,14 +138,19 @@ void ReproduceTests(const std::filesystem::path& data, bool full) {
           p_values.push_back(value->second);
         }
       }
-      const std::string line = absl::StrFormat("%s %s %s", in_paper ? "W3" : "W4",
-                                               in_paper ? main->second : model.Name(), test);
-      const std::vector<std::string> curve =
-          absl::StrSplit(table.Text(*row, "values_at_levels_0_to_1_by_0.01"), ' ');
+      const std::string line =
+          absl::StrFormat("%s %s %s", in_paper ? "W3" : "W4",
+                          in_paper ? absl::StrCat("M", main + 1) : model.Name(), test);
+      const bool calibrated = model.pi == 0;
+      const TestPanel errors{
+          .published = NumbersOf(table.Text(*row, "values_at_levels_0_to_1_by_0.01")),
+          .measured = ErrorsOf(p_values, calibrated)};
       ++panels;
-      if (!Compare(line, p_values, model.pi == 0, curve, in_paper)) ++missed;
+      if (!Compare(line, errors, p_values.size(), calibrated, in_paper)) ++missed;
+      if (in_paper) figure[{test, main}] = errors;
     }
   }
+  if (!figure.empty()) DrawTests(scope.pictures, figure);
   if (full) {
     Verdict(
         absl::StrFormat("W4 %d panels of p-values, missed: %d, expected at most 2", panels, missed),
