@@ -56,6 +56,7 @@ int Run(int argc, char** argv) {
   CLI::App app("calibctl tells whether predicted probabilities and forecasts can be trusted.",
                "calibctl");
   app.set_version_flag("--version", std::string("calibctl ") + CALIBD_VERSION);
+  app.formatter(calibd::cli::MakeHelpFormatter());
   RequireCommand(app, context);
   // Global options such as --server may follow the command.
   app.fallthrough();

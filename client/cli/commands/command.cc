@@ -9,6 +9,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <system_error>
@@ -54,6 +55,28 @@ std::string_view Prefix(absl::StatusCode code) {
       return "";
   }
 }
+
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = Formatter::make_option_opts(option);
+    SortNames(option->get_needs(), text);
+    SortNames(option->get_excludes(), text);
+    return text;
+  }
+
+ private:
+  // The text ends with the names, or they are before those of another list.
+  static void SortNames(const std::set<CLI::Option*>& options, std::string& text) {
+    if (options.size() < 2) return;
+    std::vector<std::string> names;
+    names.reserve(options.size());
+    for (const CLI::Option* const option : options) names.push_back(option->get_name());
+    const std::string listed = absl::StrJoin(names, " ");
+    std::ranges::sort(names);
+    text.replace(text.rfind(listed), listed.size(), absl::StrJoin(names, " "));
+  }
+};
 
 // The least number of characters to insert, delete or replace (Levenshtein).
 std::size_t EditDistance(std::string_view a, std::string_view b) {
@@ -264,6 +287,10 @@ CLI::Validator SeedRange() {
                : absl::StrCat("expected a whole number in 0..18446744073709551615, found ", text);
   };
   return CLI::Validator(check, "0..2^64-1", "seed");
+}
+
+std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter() {
+  return std::make_shared<HelpFormatter>();
 }
 
 void RequireCommand(CLI::App& parent, Context& context) {

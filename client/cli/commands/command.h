@@ -152,6 +152,10 @@ template <typename T>
 // Requires one of the parent's commands. Without one, prints the help as for wrong usage.
 void RequireCommand(CLI::App& parent, Context& context);
 
+// Lists the options that an option needs or excludes by name. CLI11 lists them in the order of
+// their addresses, which differs between runs.
+[[nodiscard]] std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter();
+
 // Says which arguments were not expected, and which command or option was meant by an unknown one.
 [[nodiscard]] std::string DescribeExtras(const CLI::App& app);
 // Says that `name` is no command of `parent`, and which one was meant.
