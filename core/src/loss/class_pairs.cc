@@ -330,13 +330,11 @@ double ClassGradientMemory(std::size_t n, std::size_t class_count) noexcept {
 absl::StatusOr<PairSums> SumClassPairs(const PredictionBatch& batch, const Kernel& kernel,
                                        double scale, bool biased, std::span<double> gradient,
                                        const RunControl& control) {
-  PairSums total;
   if (gradient.empty()) {
     CALIBD_ASSIGN_OR_RETURN(const TermSums sums,
                             SumTiles(TileEngine<double>(batch, kernel), control));
-    total.off_diagonal = 2 * scale * sums.above_diagonal;
-    total.diagonal = scale * sums.diagonal;
-    return total;
+    return PairSums{.off_diagonal = 2 * scale * sums.above_diagonal,
+                    .diagonal = scale * sums.diagonal};
   }
   const std::size_t n = batch.size();
   const GradientRows gradients(batch, kernel, scale, biased, gradient);
@@ -347,12 +345,7 @@ absl::StatusOr<PairSums> SumClassPairs(const PredictionBatch& batch, const Kerne
     const std::size_t end = std::min(n, begin + rows);
     gradients.Compute(begin, end, control, std::span(sums).subspan(begin, end - begin));
   });
-  CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
-  for (const PairSums& row : sums) {
-    total.off_diagonal += row.off_diagonal;
-    total.diagonal += row.diagonal;
-  }
-  return total;
+  return AddRows(sums, control);
 }
 
 }  // namespace calibd

@@ -90,61 +90,32 @@ class GroupTerms final : public ConditionTerms {
   const std::vector<std::int32_t> groups_;
 };
 
-class PointTerms final : public ConditionTerms {
+// exp(-|x - x'| / bandwidth) of points that are single values.
+class LineTerms final : public ConditionTerms {
  public:
-  PointTerms(Points points, const Kernel& kernel, double slope)
-      : points_(std::move(points)), kernel_(kernel), slope_(slope) {}
+  LineTerms(std::vector<double> values, double bandwidth, double slope)
+      : values_(std::move(values)), bandwidth_(bandwidth), slope_(slope) {}
 
   void Compute(PairRow row, std::span<double> kernel) const override {
-    const std::span<const double> own = points_.row(row.i);
     for (std::size_t j = 0; j < kernel.size(); ++j) {
-      kernel[j] =
-          -DistanceOf(kernel_.distance(), own, points_.row(row.first + j)) / kernel_.bandwidth();
+      kernel[j] = -std::abs(values_[row.i] - values_[row.first + j]) / bandwidth_;
     }
     Exponentiate(kernel.data(), kernel.size());
   }
 
   void AddGradient(PairRow row, std::span<const double> weights,
                    std::span<double> gradient) const override {
-    if (slope_ == 0) return;
-    const std::span<const double> own = points_.row(row.i);
+    const double own = values_[row.i];
     for (std::size_t j = 0; j < weights.size(); ++j) {
-      const std::span<const double> other = points_.row(row.first + j);
-      const double factor = -slope_ * weights[j] / kernel_.bandwidth();
-      switch (kernel_.distance()) {
-        case Distance::kTotalVariation:
-          AddSigns(own, other, 0.5 * factor, gradient);
-          break;
-        case Distance::kCityblock:
-          AddSigns(own, other, factor, gradient);
-          break;
-        case Distance::kEuclidean:
-          // Equal points have no direction: the derivative there is set to 0.
-          if (const double distance = DistanceOf(Distance::kEuclidean, own, other); distance > 0) {
-            AddDifferences(own, other, factor / distance, gradient);
-          }
-          break;
-        case Distance::kSquaredEuclidean:
-          break;  // See GaussianTerms.
-      }
+      const double other = values_[row.first + j];
+      const int sign = static_cast<int>(own > other) - static_cast<int>(own < other);
+      gradient[0] += -slope_ * weights[j] / bandwidth_ * sign;
     }
   }
 
  private:
-  static void AddSigns(std::span<const double> own, std::span<const double> other, double factor,
-                       std::span<double> gradient) {
-    for (std::size_t k = 0; k < gradient.size(); ++k) {
-      const int sign = static_cast<int>(own[k] > other[k]) - static_cast<int>(own[k] < other[k]);
-      gradient[k] += factor * sign;
-    }
-  }
-  static void AddDifferences(std::span<const double> own, std::span<const double> other,
-                             double factor, std::span<double> gradient) {
-    for (std::size_t k = 0; k < gradient.size(); ++k) gradient[k] += factor * (own[k] - other[k]);
-  }
-
-  const Points points_;
-  const Kernel kernel_;
+  const std::vector<double> values_;
+  const double bandwidth_;
   const double slope_;
 };
 
@@ -193,7 +164,8 @@ void ForEachTask(std::size_t n, const RunControl& control, const Body& body) {
   });
 }
 
-// In the order of the rows, so that it does not depend on the threads. Errors: Cancelled.
+}  // namespace
+
 absl::StatusOr<PairSums> AddRows(std::span<const PairSums> rows, const RunControl& control) {
   CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
   PairSums total;
@@ -203,8 +175,6 @@ absl::StatusOr<PairSums> AddRows(std::span<const PairSums> rows, const RunContro
   }
   return total;
 }
-
-}  // namespace
 
 std::size_t ColumnsAtOnce(double pair_operations) noexcept {
   return static_cast<std::size_t>(
@@ -235,12 +205,12 @@ std::unique_ptr<const ConditionTerms> MakeNoCondition() {
 std::unique_ptr<const ConditionTerms> MakeGroupCondition(std::vector<std::int32_t> groups) {
   return std::make_unique<GroupTerms>(std::move(groups));
 }
-std::unique_ptr<const ConditionTerms> MakePointCondition(Points points, const Kernel& kernel,
+std::unique_ptr<const ConditionTerms> MakePointCondition(const Points& points, const Kernel& kernel,
                                                          double slope) {
   if (kernel.distance() == Distance::kSquaredEuclidean) {
     return std::make_unique<GaussianTerms>(points, 1 / kernel.bandwidth(), slope);
   }
-  return std::make_unique<PointTerms>(std::move(points), kernel, slope);
+  return std::make_unique<LineTerms>(points.values, kernel.bandwidth(), slope);
 }
 
 absl::StatusOr<PairSums> SumPairs(std::size_t n, const PairProducts& products,

@@ -98,8 +98,9 @@ struct Points {
 [[nodiscard]] std::unique_ptr<const ConditionTerms> MakeGroupCondition(
     std::vector<std::int32_t> groups);
 // A kernel of points x_i, with dx_i/dtheta_i = slope times the identity. slope: 0 if the points do
-// not depend on the forecasts.
-[[nodiscard]] std::unique_ptr<const ConditionTerms> MakePointCondition(Points points,
+// not depend on the forecasts. kernel: over the squared Euclidean distance, or over the cityblock
+// distance of points that are single values; SumClassPairs has the others.
+[[nodiscard]] std::unique_ptr<const ConditionTerms> MakePointCondition(const Points& points,
                                                                        const Kernel& kernel,
                                                                        double slope);
 
@@ -108,6 +109,11 @@ struct PairSums {
   double off_diagonal = 0;
   double diagonal = 0;
 };
+
+// Adds the sums of the rows in their order, so that the total does not depend on the threads.
+// Errors: Cancelled.
+[[nodiscard]] absl::StatusOr<PairSums> AddRows(std::span<const PairSums> rows,
+                                               const RunControl& control);
 
 // The columns of one Compute between two checks of cancellation, from 1 to kMaxPairColumns.
 // pair_operations: cost of a term.

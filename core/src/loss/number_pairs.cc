@@ -70,7 +70,7 @@ absl::StatusOr<ConditionPtr> MakeGaussian(Points points, std::size_t n, double s
   }
   CALIBD_ASSIGN_OR_RETURN(const Kernel kernel,
                           Kernel::Over(Distance::kSquaredEuclidean, 1 / *gamma));
-  return MakePointCondition(std::move(points), kernel, slope);
+  return MakePointCondition(points, kernel, slope);
 }
 
 // The special case of these pairs, or null.
