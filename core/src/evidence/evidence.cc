@@ -276,11 +276,6 @@ void EvidenceProcess::AddFirst(const PredictionBatch& ahead, std::size_t rows,
   while (parallel && scratches_.size() < kMostScratches) {
     scratches_.push_back(std::make_unique<Scratch>(basis_->class_count()));
   }
-  AddRows(ahead, rows, parallel);
-}
-
-void EvidenceProcess::AddRows(const PredictionBatch& ahead, std::size_t rows,
-                              const ParallelLoop& parallel) {
   for (std::size_t j = 0; rows > 0 && j < kExpertCount; ++j) {
     if (ValueOf(kExperts[j].kind, {}) != nullptr) state_.log_e[j] = kOutdated;
   }

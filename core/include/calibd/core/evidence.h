@@ -42,7 +42,8 @@ inline constexpr double kDefaultTolerance = 1e-5;
 inline constexpr double kMinTolerance = 1e-9;
 inline constexpr double kMaxTolerance = 0.5;
 
-// Thresholds whose first crossing is recorded. Natural logarithms of the e-value and of 1 + R.
+// Natural logarithms of the e-value and of 1 + R: thresholds whose first crossing is recorded, or
+// the maxima that are compared with them.
 struct EvidenceMarks {
   double log_e = std::numeric_limits<double>::infinity();
   double log_shiryaev_roberts = std::numeric_limits<double>::infinity();
@@ -158,7 +159,7 @@ class EvidenceProcess {
   // batch of one row costs nearly as much as one of 8. Allocates no memory.
   void Add(std::span<const double> g, std::int32_t y) noexcept;
   // batch: valid, of m classes.
-  void Add(const PredictionBatch& batch) noexcept { AddRows(batch, batch.size(), nullptr); }
+  void Add(const PredictionBatch& batch) noexcept { AddFirst(batch, batch.size(), nullptr); }
   // Computes the same bits with several threads, at most one for every 16 rows of a chunk. The
   // first call allocates ParallelMemory(m) bytes and may throw bad_alloc.
   void Add(const PredictionBatch& batch, const ParallelLoop& parallel) {
@@ -232,7 +233,6 @@ class EvidenceProcess {
 
   // Records the natural logarithm of the e-value after the newest prediction.
   void Record(double log_e_value) noexcept;
-  void AddRows(const PredictionBatch& ahead, std::size_t rows, const ParallelLoop& parallel);
   // Appends rows to the chunk, as many as it has room for, and computes the bets on them.
   void Stage(const PredictionBatch& ahead, const ParallelLoop& parallel);
   // Computes the Fourier terms of a batch that was appended to the chunk as its newest rows, and

@@ -110,7 +110,7 @@ class LabelEvidence {
   void RestartDrift(double log_threshold) noexcept;
 
   using State = LabelEvidenceState;
-  // The running maxima, at the observations after which they are recorded.
+  // The running maxima of the saved state. Read also includes the newest observation.
   [[nodiscard]] EvidenceMarks maxima() const noexcept {
     return {.log_e = state_.maximum.log_value,
             .log_shiryaev_roberts = state_.drift_maximum.log_value};
