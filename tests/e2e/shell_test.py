@@ -105,6 +105,12 @@ class ShellTest(unittest.TestCase):
         self.assertEqual(self.run_it(CALIBCTL, "help"), self.run_it(CALIBCTL, "--help"))
         self.assertIn('did you mean "show"?', self.run_it(CALIBCTL, "help", "shwo", code=2))
 
+    def test_help_lists_related_options_by_name(self):
+        lists = re.findall(r"(?:Needs|Excludes):((?: --\S+)+)", self.run_it(CALIBCTL, "help", "model", "create"))
+        self.assertTrue(any(len(names.split()) > 1 for names in lists), lists)
+        for names in lists:
+            self.assertEqual(names.split(), sorted(names.split()))
+
     def test_misspelt_words_are_named_with_what_was_meant(self):
         self.assertIn('unknown command "shwo"; did you mean "show"?',
                       self.run_it(CALIBCTL, "shwo", code=2))
