@@ -189,8 +189,8 @@ void AddCallLimits(CLI::App& app, Options& options) {
 
 void AddModelLimits(CLI::App& app, Options& options) {
   AddAmount(app, "max-models", options.max_models, 1, 1000000,
-            "Models at a time. The default memory and disk space hold as many of 10 classes, but "
-            "about 100 with a label grace, 170 with 64 groups, or 45 with 1000 classes");
+            "Models at a time. Models with a label grace, groups or many classes reach "
+            "--state-memory-bytes or --disk-bytes before");
   AddAmount(app, "state-memory-bytes", options.state_memory_bytes, 1 << 20, kTiB,
             "Memory that all models together may reserve. A new model that exceeds it is refused; "
             "models in the store are always recovered");

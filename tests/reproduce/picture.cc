@@ -20,8 +20,9 @@ constexpr double kCharacter = 6.3;
 std::string Stroke(const PictureLine& line) {
   std::string attributes =
       absl::StrFormat("fill=\"none\" stroke=\"%s\" stroke-width=\"%g\"", line.color, line.width);
-  if (!line.dashes.empty())
+  if (!line.dashes.empty()) {
     absl::StrAppendFormat(&attributes, " stroke-dasharray=\"%s\"", line.dashes);
+  }
   return attributes;
 }
 

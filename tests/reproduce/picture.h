@@ -66,7 +66,7 @@ class Picture {
   Layout layout_;
   std::string content_;
   double legend_end_ = 0;
-  // Of the newest panel.
+  // The upper left corner and the axes of the newest panel.
   double left_ = 0;
   double top_ = 0;
   PictureAxis x_;

@@ -257,7 +257,8 @@ class SharedIterator {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Reads a number in JSON's form. Returns its end; null if there is none, or it is out of range.
+// Reads the number at `begin`. Returns where it ends, or null if it is out of range or does not
+// have the form of a number in JSON.
 template <typename Value>
 const char* ReadNumber(const char* begin, const char* end, Value& value) {
   const auto [number_end, error] = std::from_chars(begin, end, value);
