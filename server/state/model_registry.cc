@@ -19,6 +19,17 @@ std::string Shown(const std::string& text) { return text.empty() ? "(none)" : te
 
 using Parts = std::vector<std::string>;
 
+// What to do when a model does not fit beside the others. Names only fields that reserve something,
+// those that reserve most first.
+std::string RoomAdvice(const ModelDeclaration& declaration) {
+  Parts smaller;
+  if (declaration.max_pending > 0) smaller.emplace_back("max_pending");
+  if (!declaration.monitoring.group_tag.empty()) smaller.emplace_back("monitoring.max_groups");
+  smaller.emplace_back("window");
+  return absl::StrCat(": declare a smaller ", absl::StrJoin(smaller, " or "),
+                      ", delete models, or raise the limit");
+}
+
 void Compare(const char* field, const auto& was, const auto& is, Parts& parts) {
   if (was != is) parts.push_back(absl::StrCat(field, " is ", was, ", declared ", is));
 }
@@ -109,21 +120,19 @@ absl::Status ModelRegistry::CheckRoom(const ModelDeclaration& declaration,
   const std::size_t memory = MemoryOf(declaration);
   if (const std::size_t reserved = reserved_->memory - reserved_memory;
       exceeds(memory, reserved, limits_.state_memory_bytes)) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "STATE_MEMORY_EXHAUSTED",
-                     absl::StrCat("the model may need ", memory, " bytes, and ", reserved, " of ",
-                                  limits_.state_memory_bytes,
-                                  " are reserved (calibd --state-memory-bytes): declare a smaller "
-                                  "window, or delete models"));
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "STATE_MEMORY_EXHAUSTED",
+        absl::StrCat("the model may need ", memory, " bytes, and ", reserved, " of ",
+                     limits_.state_memory_bytes, " are reserved (calibd --state-memory-bytes)",
+                     RoomAdvice(declaration)));
   }
   const std::size_t disk = DiskUse(declaration);
   if (const std::size_t reserved = reserved_->disk - reserved_disk;
       exceeds(disk, reserved, limits_.disk_bytes)) {
-    return MakeError(
-        absl::StatusCode::kResourceExhausted, "DISK_EXHAUSTED",
-        absl::StrCat("the model may need ", disk, " bytes of disk, and ", reserved, " of ",
-                     limits_.disk_bytes,
-                     " are reserved (calibd --disk-bytes): declare a smaller window or "
-                     "max_pending, delete models, or raise the limit"));
+    return MakeError(absl::StatusCode::kResourceExhausted, "DISK_EXHAUSTED",
+                     absl::StrCat("the model may need ", disk, " bytes of disk, and ", reserved,
+                                  " of ", limits_.disk_bytes, " are reserved (calibd --disk-bytes)",
+                                  RoomAdvice(declaration)));
   }
   return absl::OkStatus();
 }

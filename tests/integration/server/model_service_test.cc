@@ -121,7 +121,7 @@ TEST_F(ModelServiceTest, DeletedModelsAreGone) {
 }
 
 TEST_F(ModelServiceTest, DeclarationsReserveMemoryUntilTheyAreDeleted) {
-  // A declaration of 10 classes and 10000 observations reserves 3.4 MB.
+  // A declaration of 10 classes and 10000 observations reserves 4.0 MB.
   Start({"--state-memory-bytes", "8000000", "--max-models", "10"});
   int created = 0;
   grpc::Status status;
@@ -132,6 +132,12 @@ TEST_F(ModelServiceTest, DeclarationsReserveMemoryUntilTheyAreDeleted) {
   EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(status), "STATE_MEMORY_EXHAUSTED");
   EXPECT_EQ(created, 2);
+  // The advice names what the model declares.
+  EXPECT_THAT(status.error_message(), HasSubstr("declare a smaller window, delete models"));
+  v1::Model grace = Declared("models/grace");
+  grace.mutable_label_grace()->set_seconds(60);
+  EXPECT_THAT(client_->Create(grace).error_message(),
+              HasSubstr("declare a smaller max_pending or window, delete models"));
   ASSERT_TRUE(client_->Delete("models/m0").ok());
   EXPECT_TRUE(WaitFor([&] { return client_->Create(Declared("models/again")).ok(); }));
 }
