@@ -35,12 +35,21 @@ class LabelSampler {
     const std::span<const double> sums =
         std::span(cumulative_).subspan(row * class_count_, class_count_);
     const double u = rng.Uniform();
-    const auto after = u < sums.back() ? std::ranges::upper_bound(sums, u)
-                                       : std::ranges::lower_bound(sums, sums.back());
-    return static_cast<std::int32_t>(after - sums.begin());
+    if (u >= sums.back()) {
+      return static_cast<std::int32_t>(std::ranges::lower_bound(sums, sums.back()) - sums.begin());
+    }
+    if (sums.size() > kMaxCounted) {
+      return static_cast<std::int32_t>(std::ranges::upper_bound(sums, u) - sums.begin());
+    }
+    // For a few classes, comparing all is faster than a search, whose branches are random.
+    std::int32_t label = 0;
+    for (const double sum : sums) label += sum <= u ? 1 : 0;
+    return label;
   }
 
  private:
+  static constexpr std::size_t kMaxCounted = 32;
+
   std::vector<double> cumulative_;
   std::size_t class_count_;
 };

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "Eigen/Core"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/labelled_rows.h"
@@ -37,7 +38,8 @@ Partition GroupByBin(std::span<const std::size_t> bin_of_row, std::size_t bins) 
   return {std::move(rows), std::move(starts)};
 }
 
-Partition UniformPartition(const LabelledRows& rows, std::size_t bins_per_class) {
+// Returns the uniform bin of each row, numbered from 0 in the order of first appearance.
+std::vector<std::size_t> UniformBinOfEachRow(const LabelledRows& rows, std::size_t bins_per_class) {
   // The map stores rows instead of tuples of indices, to save memory: the tuple is recomputed when
   // a row is hashed or compared.
   const auto hash = [&](std::size_t i) {
@@ -60,7 +62,70 @@ Partition UniformPartition(const LabelledRows& rows, std::size_t bins_per_class)
   for (std::size_t i = 0; i < rows.size(); ++i) {
     bin_of_row.push_back(bins.try_emplace(i, bins.size()).first->second);
   }
-  return GroupByBin(bin_of_row, bins.size());
+  return bin_of_row;
+}
+
+Partition UniformPartition(const LabelledRows& rows, std::size_t bins_per_class) {
+  const std::vector<std::size_t> bin_of_row = UniformBinOfEachRow(rows, bins_per_class);
+  const std::size_t bins = bin_of_row.empty() ? 0 : std::ranges::max(bin_of_row) + 1;
+  return GroupByBin(bin_of_row, bins);
+}
+
+// The partition of rows of a batch, from the bins of all rows of the batch: a row keeps its bin,
+// and the bins are numbered anew in the order of first appearance.
+Partition PartitionOfSelection(const LabelledRows& rows,
+                               std::span<const std::size_t> bin_of_batch_row) {
+  std::vector<std::size_t> number(bin_of_batch_row.size(), bin_of_batch_row.size());
+  std::vector<std::size_t> bin_of_row;
+  bin_of_row.reserve(rows.size());
+  std::size_t bins = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::size_t& bin = number[bin_of_batch_row[rows.batch_row(i)]];
+    if (bin == number.size()) bin = bins++;
+    bin_of_row.push_back(bin);
+  }
+  return GroupByBin(bin_of_row, bins);
+}
+
+struct RankedValue {
+  double value = 0;
+  // Number of values that are smaller.
+  std::size_t smaller = 0;
+};
+
+// Returns the value at `rank` of the sorted values, which are moved, by quickselect. Nothing but
+// the ends of its loops branches on the values: the branches of std::nth_element cannot be
+// predicted.
+RankedValue Select(std::vector<double>& values, std::vector<double>& scratch, std::size_t rank) {
+  scratch.resize(values.size());
+  std::size_t size = values.size();
+  std::size_t smaller = 0;
+  while (true) {
+    const double a = values[0];
+    const double b = values[size / 2];
+    const double c = values[size - 1];
+    const double pivot = std::max(std::min(a, b), std::min(std::max(a, b), c));
+    // Each value is written behind both sides, and at most one of them grows.
+    std::size_t below = 0;
+    std::size_t above = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      const double value = values[i];
+      values[below] = value;
+      scratch[above] = value;
+      below += value < pivot ? 1 : 0;
+      above += value > pivot ? 1 : 0;
+    }
+    if (rank < below) {
+      size = below;
+    } else if (rank < size - above) {
+      return {pivot, smaller + below};
+    } else {
+      smaller += size - above;
+      rank -= size - above;
+      size = above;
+      std::swap(values, scratch);
+    }
+  }
 }
 
 // A set of rows that median-variance binning may split.
@@ -80,17 +145,15 @@ struct Candidate {
 class MedianVarianceSplitter {
  public:
   explicit MedianVarianceSplitter(const LabelledRows& rows)
-      : rows_(rows),
-        order_(rows.size()),
-        mean_(rows.class_count()),
-        squared_deviations_(rows.class_count()) {
-    for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
+      : class_count_(rows.class_count()), squared_deviations_(rows.class_count()) {
+    rows_.reserve(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) rows_.push_back({rows.row(i).data(), i});
   }
 
   Partition Split(std::size_t min_size, std::size_t max_bins) {
     std::vector<std::size_t> starts = {0};
     std::priority_queue<Candidate> candidates;
-    candidates.push(Evaluate(0, order_.size()));
+    candidates.push(Evaluate(0, rows_.size()));
     while (!candidates.empty() && (max_bins == 0 || starts.size() < max_bins)) {
       const Candidate set = candidates.top();
       candidates.pop();
@@ -103,30 +166,43 @@ class MedianVarianceSplitter {
       candidates.push(Evaluate(middle, set.end));
     }
     std::ranges::sort(starts);
-    return {std::move(order_), std::move(starts)};
+    std::vector<std::size_t> order;
+    order.reserve(rows_.size());
+    for (const Row& row : rows_) order.push_back(row.number);
+    return {std::move(order), std::move(starts)};
   }
 
  private:
+  struct Row {
+    const double* values = nullptr;
+    std::size_t number = 0;
+  };
+
   Candidate Evaluate(std::size_t begin, std::size_t end) {
-    std::ranges::fill(mean_, 0);
-    std::ranges::fill(squared_deviations_, 0);
-    const auto size = static_cast<double>(end - begin);
-    for (std::size_t i = begin; i < end; ++i) {
-      const std::span<const double> g = rows_.row(order_[i]);
-      for (std::size_t k = 0; k < g.size(); ++k) mean_[k] += g[k];
-    }
-    for (double& mean : mean_) mean /= size;
-    for (std::size_t i = begin; i < end; ++i) {
-      const std::span<const double> g = rows_.row(order_[i]);
-      for (std::size_t k = 0; k < g.size(); ++k) {
-        squared_deviations_[k] += (g[k] - mean_[k]) * (g[k] - mean_[k]);
-      }
-    }
+    std::size_t k = 0;
+    for (; k + 8 <= class_count_; k += 8) EvaluateClasses<8>(begin, end, k);
+    for (; k + 2 <= class_count_; k += 2) EvaluateClasses<2>(begin, end, k);
+    for (; k < class_count_; ++k) EvaluateClasses<1>(begin, end, k);
     const double largest = *std::ranges::max_element(squared_deviations_);
     const auto first = std::ranges::find_if(
         squared_deviations_, [&](double value) { return value >= largest * (1 - kVarianceTie); });
-    return {begin, end, end - begin < 2 ? 0 : largest / (size - 1),
+    return {begin, end, end - begin < 2 ? 0 : largest / static_cast<double>(end - begin - 1),
             static_cast<std::size_t>(first - squared_deviations_.begin())};
+  }
+
+  // Sets squared_deviations_ of kWidth classes from class k on. The width is known to the compiler,
+  // so that the sums stay in registers.
+  template <int kWidth>
+  void EvaluateClasses(std::size_t begin, std::size_t end, std::size_t k) {
+    using Values = Eigen::Array<double, kWidth, 1>;
+    const std::span<const Row> set = std::span(rows_).subspan(begin, end - begin);
+    Values mean = Values::Zero();
+    for (const Row& row : set) mean += Eigen::Map<const Values>(row.values + k);
+    mean /= static_cast<double>(set.size());
+    Values squares = Values::Zero();
+    for (const Row& row : set)
+      squares += (Eigen::Map<const Values>(row.values + k) - mean).square();
+    Eigen::Map<Values>(squared_deviations_.data() + k) = squares;
   }
 
   // Returns where the upper side begins. If a side would be too small, returns set.begin and moves
@@ -134,26 +210,33 @@ class MedianVarianceSplitter {
   std::size_t SplitAtMedian(const Candidate& set, std::size_t min_size) {
     const std::size_t k = set.split_class;
     values_.clear();
-    for (std::size_t i = set.begin; i < set.end; ++i) values_.push_back(rows_.row(order_[i])[k]);
-    const auto middle = values_.begin() + static_cast<std::ptrdiff_t>(values_.size() / 2);
-    std::nth_element(values_.begin(), middle, values_.end());
-    const double median = *middle;
-    // All rows below the median are now in front of it.
-    const auto below = static_cast<std::size_t>(
-        std::count_if(values_.begin(), middle, [&](double value) { return value < median; }));
-    if (below < min_size || values_.size() - below < min_size) return set.begin;
-    const auto first = order_.begin() + static_cast<std::ptrdiff_t>(set.begin);
-    const auto last = order_.begin() + static_cast<std::ptrdiff_t>(set.end);
-    std::stable_partition(first, last, [&](std::size_t i) { return rows_.row(i)[k] < median; });
-    return set.begin + below;
+    for (std::size_t i = set.begin; i < set.end; ++i) values_.push_back(rows_[i].values[k]);
+    const std::size_t size = set.end - set.begin;
+    const auto [median, below] = Select(values_, scratch_, size / 2);
+    if (below < min_size || size - below < min_size) return set.begin;
+    // As in Select, each row is written behind both sides.
+    upper_.resize(size);
+    std::size_t lower = set.begin;
+    std::size_t upper = 0;
+    for (std::size_t i = set.begin; i < set.end; ++i) {
+      const Row row = rows_[i];
+      const bool is_below = row.values[k] < median;
+      rows_[lower] = row;
+      upper_[upper] = row;
+      lower += is_below ? 1 : 0;
+      upper += is_below ? 0 : 1;
+    }
+    std::copy_n(upper_.begin(), upper, rows_.begin() + static_cast<std::ptrdiff_t>(lower));
+    return lower;
   }
 
-  const LabelledRows& rows_;
+  const std::size_t class_count_;
   // Each set is a range of this vector.
-  std::vector<std::size_t> order_;
-  std::vector<double> mean_;
+  std::vector<Row> rows_;
   std::vector<double> squared_deviations_;
   std::vector<double> values_;
+  std::vector<double> scratch_;
+  std::vector<Row> upper_;
 };
 
 // Adds a non-empty bin to an error whose ece has not been divided by n yet.
@@ -228,10 +311,6 @@ std::vector<BinnedError> ErrorOfEachClass(const LabelledRows& rows, std::size_t 
   return errors;
 }
 
-BinnedError Estimate(const LabelledRows& rows, const UniformBins& spec) {
-  return ErrorOfPartition(rows, UniformPartition(rows, spec.bins_per_class), spec.distance);
-}
-
 BinnedError Estimate(const LabelledRows& rows, const MedianVarianceBins& spec) {
   return ErrorOfPartition(rows, MedianVarianceSplitter(rows).Split(spec.min_size, spec.max_bins),
                           spec.distance);
@@ -285,14 +364,29 @@ absl::Status CheckBinnedErrorSpec(const BinnedErrorSpec& spec, std::size_t n) {
       "bins", top_label != nullptr ? top_label->bins : std::get<ClassWiseBins>(spec).bins, n);
 }
 
-BinnedError BinnedErrorOfRows(const LabelledRows& rows, const BinnedErrorSpec& spec) {
-  return std::visit([&rows](const auto& bins) { return Estimate(rows, bins); }, spec);
+BinnedErrorOfSelection::BinnedErrorOfSelection(const PredictionBatch& batch,
+                                               const BinnedErrorSpec& spec)
+    : spec_(spec) {
+  if (const auto* const bins = std::get_if<UniformBins>(&spec)) {
+    uniform_bin_of_row_ = UniformBinOfEachRow(LabelledRows(batch), bins->bins_per_class);
+  }
+}
+
+BinnedError BinnedErrorOfSelection::operator()(const LabelledRows& rows) const {
+  if (const auto* const bins = std::get_if<UniformBins>(&spec_)) {
+    return ErrorOfPartition(rows, PartitionOfSelection(rows, uniform_bin_of_row_), bins->distance);
+  }
+  if (const auto* const bins = std::get_if<MedianVarianceBins>(&spec_)) {
+    return Estimate(rows, *bins);
+  }
+  if (const auto* const bins = std::get_if<TopLabelBins>(&spec_)) return Estimate(rows, *bins);
+  return Estimate(rows, std::get<ClassWiseBins>(spec_));
 }
 
 absl::StatusOr<BinnedError> EstimateBinnedError(const PredictionBatch& batch,
                                                 const BinnedErrorSpec& spec) {
   CALIBD_RETURN_IF_ERROR(CheckBinnedErrorSpec(spec, batch.size()));
-  return BinnedErrorOfRows(LabelledRows(batch), spec);
+  return BinnedErrorOfSelection(batch, spec)(LabelledRows(batch));
 }
 
 absl::StatusOr<std::vector<BinnedError>> EstimateClassWiseError(const PredictionBatch& batch,

@@ -11,10 +11,11 @@ absl::StatusOr<ConsistencyTestResult> ConsistencyTest(const PredictionBatch& bat
                                                       const BootstrapOptions& options,
                                                       const RunControl& control) {
   CALIBD_RETURN_IF_ERROR(CheckBinnedErrorSpec(spec, batch.size()));
-  const auto ece = [&spec](const LabelledRows& rows) { return BinnedErrorOfRows(rows, spec).ece; };
+  const BinnedErrorOfSelection error(batch, spec);
+  const auto ece = [&error](const LabelledRows& rows) { return error(rows).ece; };
   CALIBD_ASSIGN_OR_RETURN(const ResamplingResult result,
                           SimulateTest(batch, ece, options, control));
-  return ConsistencyTestResult{result, BinnedErrorOfRows(LabelledRows(batch), spec)};
+  return ConsistencyTestResult{result, error(LabelledRows(batch))};
 }
 
 }  // namespace calibd

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "calibd/core/labelled_rows.h"
 #include "support/draw.h"
 #include "support/test_data.h"
 
@@ -173,6 +174,85 @@ TEST(BinnedErrorTest, MedianVarianceBinsHoldAtLeastMinSizeAndAtMostMaxBins) {
     EXPECT_GE(error->smallest_bin, min_size);
     EXPECT_EQ(error->bins == 1, min_size > 500);
     EXPECT_LE(EstimateBinnedError(set.view(), MedianVarianceBins{min_size, 5})->bins, 5u);
+  }
+}
+
+// The bins of a set of rows by the definition, with a sort in place of a selection.
+void SplitByDefinition(const PredictionBatch& batch, std::vector<std::size_t> set,
+                       std::size_t min_size, Bins& bins) {
+  const auto value = [&](std::size_t i, std::size_t k) { return batch.row(i)[k]; };
+  const auto size = static_cast<double>(set.size());
+  std::vector<double> variances;
+  for (std::size_t k = 0; k < batch.class_count; ++k) {
+    double mean = 0;
+    for (const std::size_t i : set) mean += value(i, k) / size;
+    double variance = 0;
+    for (const std::size_t i : set) variance += (value(i, k) - mean) * (value(i, k) - mean);
+    variances.push_back(variance);
+  }
+  const double largest = std::ranges::max(variances);
+  const auto k = static_cast<std::size_t>(
+      std::ranges::find_if(variances, [&](double v) { return v >= largest * (1 - 1e-12); }) -
+      variances.begin());
+  std::vector<double> sorted;
+  for (const std::size_t i : set) sorted.push_back(value(i, k));
+  std::ranges::sort(sorted);
+  const double median = sorted[sorted.size() / 2];
+  std::vector<std::size_t> lower;
+  std::vector<std::size_t> upper;
+  for (const std::size_t i : set) (value(i, k) < median ? lower : upper).push_back(i);
+  if (lower.size() < min_size || upper.size() < min_size) {
+    bins.insert(set);
+    return;
+  }
+  SplitByDefinition(batch, lower, min_size, bins);
+  SplitByDefinition(batch, upper, min_size, bins);
+}
+
+TEST(BinnedErrorTest, MedianVarianceBinsAreThoseOfTheDefinition) {
+  // Rows with few different values have ties at the medians.
+  for (const std::size_t class_count : {2u, 3u, 10u, 21u}) {
+    for (const bool rounded : {false, true}) {
+      GeneratorSpec spec{.alpha = std::vector<double>(class_count, 0.5), .pi = 0, .beta = {}};
+      spec.beta.assign(class_count, 1.0 / static_cast<double>(class_count));
+      PredictionSet set = Draw(spec, 357, 5);
+      if (rounded) {
+        for (double& p : set.probabilities) p = std::round(p * 4) / 4;
+      }
+      for (const std::size_t min_size : {1u, 5u, 40u}) {
+        std::vector<std::size_t> all(set.labels.size());
+        for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+        Bins expected;
+        SplitByDefinition(set.view(), all, min_size, expected);
+        EXPECT_EQ(ToSets(*PartitionByMedianVariance(set.view(), min_size)), expected)
+            << class_count << " classes, min_size " << min_size << ", rounded " << rounded;
+      }
+    }
+  }
+}
+
+TEST(BinnedErrorTest, ASelectionHasTheErrorOfItsRows) {
+  const PredictionSet set = Draw(GeneratorSpec::M2(), 60, 3);
+  // Some rows are selected several times, and some not at all.
+  std::vector<std::size_t> picked;
+  PredictionSet copy{{}, {}, set.class_count};
+  for (std::size_t i = 0; i < 100; ++i) {
+    picked.push_back((i * i + 7) % set.labels.size());
+    const auto row = set.view().row(picked.back());
+    copy.probabilities.insert(copy.probabilities.end(), row.begin(), row.end());
+    copy.labels.push_back(static_cast<std::int32_t>(i % set.class_count));
+  }
+  const LabelledRows rows(set.view(), picked, copy.labels);
+  for (const BinnedErrorSpec& spec :
+       {BinnedErrorSpec{UniformBins{}}, BinnedErrorSpec{MedianVarianceBins{}},
+        BinnedErrorSpec{TopLabelBins{}}, BinnedErrorSpec{ClassWiseBins{}}}) {
+    const BinnedError error = BinnedErrorOfSelection(set.view(), spec)(rows);
+    const auto expected = EstimateBinnedError(copy.view(), spec);
+    EXPECT_EQ(error.ece, expected->ece);
+    EXPECT_EQ(error.mce, expected->mce);
+    EXPECT_EQ(error.bins, expected->bins);
+    EXPECT_EQ(error.smallest_bin, expected->smallest_bin);
+    EXPECT_EQ(error.largest_bin, expected->largest_bin);
   }
 }
 

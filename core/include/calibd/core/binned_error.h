@@ -77,8 +77,20 @@ struct BinnedError {
 // Returns OK if EstimateBinnedError accepts spec for n observations.
 [[nodiscard]] absl::Status CheckBinnedErrorSpec(const BinnedErrorSpec& spec, std::size_t n);
 
-// EstimateBinnedError for rows that CheckBinnedErrorSpec has accepted.
-[[nodiscard]] BinnedError BinnedErrorOfRows(const LabelledRows& rows, const BinnedErrorSpec& spec);
+// EstimateBinnedError for many selections of rows of one batch, such as the replicates of a test.
+// The uniform bin of a row does not depend on the other rows; it is computed once.
+class BinnedErrorOfSelection {
+ public:
+  // spec: CheckBinnedErrorSpec accepts it. batch: outlives this object.
+  BinnedErrorOfSelection(const PredictionBatch& batch, const BinnedErrorSpec& spec);
+  // rows: not empty, of the batch. Thread-safe. Cost as EstimateBinnedError.
+  [[nodiscard]] BinnedError operator()(const LabelledRows& rows) const;
+
+ private:
+  BinnedErrorSpec spec_;
+  // Empty unless the bins are uniform.
+  std::vector<std::size_t> uniform_bin_of_row_;
+};
 
 // The error of each class. Errors and cost as EstimateBinnedError.
 [[nodiscard]] absl::StatusOr<std::vector<BinnedError>> EstimateClassWiseError(

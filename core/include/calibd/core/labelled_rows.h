@@ -23,7 +23,11 @@ class LabelledRows {
   [[nodiscard]] std::size_t size() const noexcept { return labels_.size(); }
   [[nodiscard]] std::size_t class_count() const noexcept { return batch_.class_count; }
   [[nodiscard]] std::span<const double> row(std::size_t i) const noexcept {
-    return batch_.row(picked_.empty() ? i : picked_[i]);
+    return batch_.row(batch_row(i));
+  }
+  // The row of the batch that is row i.
+  [[nodiscard]] std::size_t batch_row(std::size_t i) const noexcept {
+    return picked_.empty() ? i : picked_[i];
   }
   [[nodiscard]] std::span<const std::int32_t> labels() const noexcept { return labels_; }
   [[nodiscard]] std::size_t label(std::size_t i) const noexcept {
