@@ -26,6 +26,7 @@
 #include "server/watch/alarm_log.h"
 #include "server/watch/limit_watch.h"
 #include "server/watch/monitor_snapshot.h"
+#include "server/watch/rows_by_group.h"
 #include "server/watch/state_fields.h"
 
 namespace calibd::server {
@@ -108,9 +109,10 @@ class AnyMonitor {
 // evidence there is against them:
 // - Batch: a view of observations, with size() and rows(first, count). Gathered: a copy of single
 //   rows, made from (batch, rows), with Add(batch, i) and view().
-// - Watch: the evidence of a stream of observations, with first_observation(), count(), Add(batch),
+// - Watch: the evidence of a stream of observations, with first_observation(), count(),
 //   AddEvidence(ahead, rows, parallel), which adds the first rows of a batch whose other rows
-//   follow, Read(), maxima() of the logarithms that Read() has, RestartDrift(marks) and Save(out).
+//   follow, Add(ahead, rows), which adds them to the statistics of the watch too, Read(), maxima()
+//   of the logarithms that Read() has, RestartDrift(marks) and Save(out).
 //   NewWatch(first_observation, monitoring, marks): a null pointer while the kind cannot know the
 //   evidence.
 // - AddStatistics(watch, batch): adds the rest of what Watch::Add adds, and sums of the model; runs
@@ -147,6 +149,8 @@ class Monitor final : public AnyMonitor {
     ErrorWatch error;
     // Null if the group has changed since.
     std::shared_ptr<const GroupSnapshot> snapshot;
+    // False if observations were added since ConsiderGroup.
+    bool is_considered = false;
 
     // A batch adds all its groups before its first row. Until then a group must not be computed
     // with, because rounding would record an e-value just above 1 that depends on the batch.
@@ -344,9 +348,6 @@ class Monitor final : public AnyMonitor {
   void Prepare(const GroupValues& groups, Adding& adding);
   void AddStatistics(Adding& adding);
   void AddEvidence(const ParallelLoop& parallel, Adding& adding);
-  // Adds the rows whose entry in group_of is this group, in order.
-  void AddToGroup(const Batch& batch, std::span<const std::size_t> group_of, Group& group,
-                  std::size_t index);
   void MeasureError(Adding& adding);
   [[nodiscard]] Added End(Adding& adding);
 
@@ -484,12 +485,16 @@ void Monitor<Kind>::AddStatistics(Adding& adding) {
 
 template <typename Kind>
 void Monitor<Kind>::AddEvidence(const ParallelLoop& parallel, Adding& adding) {
+  RowsByGroup<Kind> by_group(adding.batch_, adding.group_of_);
+  const auto add_to_group = [this](std::size_t index, const Batch& ahead, std::size_t rows) {
+    Group& group = groups_[index];
+    group.watch->Add(ahead, rows);
+    group.snapshot = nullptr;
+    group.is_considered = false;
+  };
   const auto add = [&](std::size_t first, std::size_t rows) {
     watch_->AddEvidence(adding.batch_.rows(first, adding.batch_.size() - first), rows, parallel);
-    if (adding.group_of_.empty()) return;
-    const Batch batch = adding.batch_.rows(first, rows);
-    const auto group_of = std::span<const std::size_t>(adding.group_of_).subspan(first, rows);
-    for (std::size_t g = 0; g < groups_.size(); ++g) AddToGroup(batch, group_of, groups_[g], g);
+    by_group.Next(rows, add_to_group);
   };
   adding.Visit(add, [&](const auto& place) {
     const Stop& stop = adding.stops_[place.stop];
@@ -512,24 +517,6 @@ void Monitor<Kind>::AddEvidence(const ParallelLoop& parallel, Adding& adding) {
     DecideEvidence(row.time, adding.observations_ + static_cast<std::int64_t>(row.end), stop,
                    *place.row, adding.evidence_alarms_);
   });
-}
-
-template <typename Kind>
-void Monitor<Kind>::AddToGroup(const Batch& batch, std::span<const std::size_t> group_of,
-                               Group& group, std::size_t index) {
-  const auto rows = static_cast<std::size_t>(std::ranges::count(group_of, index));
-  if (rows == 0) return;
-  group.snapshot = nullptr;
-  if (rows == batch.size()) return group.watch->Add(batch);
-  // They are added together, because adding rows one by one costs several times as much with many
-  // classes.
-  if constexpr (requires { typename Kind::Gathered; }) {
-    typename Kind::Gathered gathered(batch, rows);
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (group_of[i] == index) gathered.Add(batch, i);
-    }
-    group.watch->Add(gathered.view());
-  }
 }
 
 template <typename Kind>
@@ -559,9 +546,10 @@ AnyMonitor::Added Monitor<Kind>::End(Adding& adding) {
 template <typename Kind>
 void Monitor<Kind>::Consider(const Stop& stop) {
   if constexpr (!std::is_empty_v<Stop>) {
-    for (const Group& group : groups_) {
-      // A snapshot is unset if observations were added.
-      if (group.snapshot == nullptr && !group.IsEmpty()) kind_.ConsiderGroup(*group.watch);
+    for (Group& group : groups_) {
+      if (group.is_considered || group.IsEmpty()) continue;
+      kind_.ConsiderGroup(*group.watch);
+      group.is_considered = true;
     }
     kind_.Consider(*watch_, stop, std::span<const Group>(groups_), monitoring_);
   }
@@ -697,6 +685,7 @@ void Monitor<Kind>::Restart(MonitorRestart restart, std::int64_t observations) {
   for (Group& group : groups_) {
     begin_anew(group.watch);
     group.snapshot = nullptr;
+    group.is_considered = false;
   }
 }
 

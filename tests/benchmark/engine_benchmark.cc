@@ -92,6 +92,32 @@ BENCHMARK_CAPTURE(Counting, watched_by_4_threads, Lens::Canonical(), 100, true, 
     ->Apply(SetShapes)
     ->UseRealTime();
 
+// A watched model with groups of predictions, whose rows alternate at random.
+void CountingGroups(benchmark::State& state) {
+  ThreadPool pool("benchmark", 1);
+  ModelDeclaration declaration = Declaration(10);
+  declaration.monitoring.disabled = false;
+  declaration.monitoring.group_tag = "group";
+  const auto groups = static_cast<std::size_t>(state.range(0));
+  declaration.monitoring.max_groups = groups;
+  Model model(1, declaration, {}, {}, pool, nullptr);
+  const PredictionSet set = Predictions(Rows(state), 10);
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < Rows(state); ++i) {
+    values.push_back(std::to_string(i * 0x9E3779B1 % 65521 % groups));
+  }
+  const RowView rows(set.view(), {.groups = GroupValues(values)});
+  for (auto _ : state) model.strand_state().Observe(rows);
+  ShowEach(state);
+}
+BENCHMARK(CountingGroups)
+    ->ArgNames({"groups", "rows"})
+    ->Args({1, 256})
+    ->Args({8, 256})
+    ->Args({64, 256})
+    ->Args({64, 2048})
+    ->Args({64, 1});
+
 template <typename Float>
 void Decoding(benchmark::State& state) {
   const ModelDeclaration declaration = Declaration(Classes(state));

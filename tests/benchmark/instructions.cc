@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@
 #include "calibd/core/simd_target.h"
 #include "calibd/core/skce.h"
 #include "calibd/v1/ingest_service.pb.h"
+#include "server/model/model_declaration.h"
+#include "server/rows/row_view.h"
+#include "server/state/strand_state.h"
 
 // libhwy measures its timer when it is loaded, with the instruction RDTSCP. Valgrind refuses RDTSCP
 // on CPUs that do not report it, so this definition replaces that of libhwy. Nothing here uses the
@@ -151,6 +155,54 @@ std::size_t Json(std::size_t class_count) {
   return set.labels.size();
 }
 
+// A watched model. group_count: 0 for none.
+server::ModelDeclaration Declaration(std::size_t class_count, std::size_t group_count) {
+  server::ModelDeclaration declaration;
+  declaration.name = {"benchmark", ""};
+  auto& classes = declaration.kind.emplace<server::ClassesSpec>();
+  classes.count = class_count;
+  classes.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+  classes.kernel.rule.bandwidth.fixed = 0.9;
+  classes.lenses = {Lens::Canonical()};
+  classes.block_sizes = {2};
+  classes.row_sum_tolerance = 1e-3;
+  declaration.window = 1000;
+  if (group_count > 0) declaration.monitoring.group_tag = "group";
+  declaration.monitoring.max_groups = group_count;
+  return declaration;
+}
+
+// A watched model that receives one row at a time.
+std::size_t SingleRows(std::size_t class_count) {
+  server::StrandState state(
+      std::make_shared<const server::ModelDeclaration>(Declaration(class_count, 0)));
+  const PredictionSet set = Predictions(256, class_count);
+  const auto add = [&] {
+    for (std::size_t i = 0; i < set.labels.size(); ++i) state.Observe(set.view().rows(i, 1));
+  };
+  // A process computes few rows together until it has seen many.
+  for (int i = 0; i < 4; ++i) add();
+  CountInstructions(add);
+  return set.labels.size();
+}
+
+// A watched model with 64 groups, whose rows alternate without order.
+std::size_t Groups(std::size_t class_count) {
+  constexpr std::size_t kGroups = 64;
+  server::StrandState state(
+      std::make_shared<const server::ModelDeclaration>(Declaration(class_count, kGroups)));
+  const PredictionSet set = Predictions(512, class_count);
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < set.labels.size(); ++i) {
+    values.push_back(std::to_string(i * 0x9E3779B1 % 65521 % kGroups));
+  }
+  const server::RowView rows(set.view(), {.groups = server::GroupValues(values)});
+  // A process computes few rows together until it has seen many.
+  for (int i = 0; i < 20; ++i) state.Observe(rows);
+  CountInstructions([&] { state.Observe(rows); });
+  return set.labels.size();
+}
+
 // The block sizes are those of the default declaration. Only whole blocks are counted.
 std::size_t Blocks(std::size_t class_count) {
   constexpr std::array<std::size_t, 2> kBlockSizes{2, 100};
@@ -180,6 +232,8 @@ int Main(std::string_view path, std::size_t class_count) {
   if (path == "tiles") counted = Tiles(class_count);
   if (path == "loss") counted = Loss(class_count);
   if (path == "json") counted = Json(class_count);
+  if (path == "single") counted = SingleRows(class_count);
+  if (path == "groups") counted = Groups(class_count);
   std::cout << counted << '\n';
   return counted > 0 ? 0 : 1;
 }
@@ -189,7 +243,7 @@ int Main(std::string_view path, std::size_t class_count) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::cerr << "usage: instructions evidence|blocks|tiles|loss|json CLASSES, or "
+    std::cerr << "usage: instructions evidence|blocks|tiles|loss|json|single|groups CLASSES, or "
                  "forecast|distribution 2\n";
     return 2;
   }

@@ -17,7 +17,7 @@ import sys
 STORED = pathlib.Path(__file__).with_suffix(".json")
 TOLERANCE = 0.03
 PATHS = [f"{path}/m={m}" for path in ("evidence", "blocks", "tiles") for m in (10, 1000)]
-PATHS += ["loss/m=10", "loss/m=100", "json/m=10"]
+PATHS += ["loss/m=10", "loss/m=100", "json/m=10", "single/m=10", "groups/m=10"]
 # The paths of Normal forecasts have two values a row.
 PATHS += ["forecast/m=2", "distribution/m=2"]
 SKIPPED = 77

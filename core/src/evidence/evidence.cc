@@ -251,6 +251,7 @@ EvidenceProcess& EvidenceProcess::operator=(const EvidenceProcess& other) {
   marks_ = other.marks_;
   evidence_reached_at_ = other.evidence_reached_at_;
   drift_reached_at_ = other.drift_reached_at_;
+  log_e_value_ = other.log_e_value_;
   *past_ = *other.past_;
   *chunk_ = *other.chunk_;
   return *this;
@@ -276,6 +277,7 @@ void EvidenceProcess::AddFirst(const PredictionBatch& ahead, std::size_t rows,
   while (parallel && scratches_.size() < kMostScratches) {
     scratches_.push_back(std::make_unique<Scratch>(basis_->class_count()));
   }
+  if (rows > 0) log_e_value_.reset();
   for (std::size_t j = 0; rows > 0 && j < kExpertCount; ++j) {
     if (ValueOf(kExperts[j].kind, {}) != nullptr) state_.log_e[j] = kOutdated;
   }
@@ -408,14 +410,20 @@ void EvidenceProcess::Record(double log_e_value) noexcept {
 
 void EvidenceProcess::Consider(const MeanEvidence& means) noexcept {
   for (std::size_t j = 0; j < kExpertCount; ++j) {
-    if (const double* const value = ValueOf(kExperts[j].kind, means)) state_.log_e[j] = *value;
+    const double* const value = ValueOf(kExperts[j].kind, means);
+    if (value == nullptr || *value == state_.log_e[j]) continue;
+    state_.log_e[j] = *value;
+    log_e_value_.reset();
   }
 }
 
 void EvidenceProcess::RecordMaximum() noexcept { Record(LogEValue()); }
 
-double EvidenceProcess::LogEValue() const {
-  return LogSumExp(LogsOf(state_).e, kPriors) + state_.log_offset;
+double EvidenceProcess::LogEValue() noexcept {
+  if (!log_e_value_.has_value()) {
+    log_e_value_ = LogMixture(ProcessesOf(state_)) + state_.log_offset;
+  }
+  return *log_e_value_;
 }
 
 double EvidenceProcess::WitnessNorm2() const noexcept {
@@ -472,6 +480,7 @@ absl::Status EvidenceProcess::Restore(State state, const MeanEvidence& means) {
   ComputeStrips(pending, nullptr);
   state_ = std::move(static_cast<EvidenceTotals&>(state));
   ResizeProcesses(state_, kPaddedExperts);
+  log_e_value_.reset();
   return absl::OkStatus();
 }
 

@@ -89,17 +89,26 @@ HWY_INLINE void LogSums(const V* HWY_RESTRICT sums, std::size_t first, std::size
   }
 }
 
+// The mixture of a process relative to its largest share.
+HWY_INLINE double MixtureOf(const ProcessArrays& process, const Shares& shares) {
+  const D d;
+  V sum = hn::Zero(d);
+  for (std::size_t v = 0; v < kExpertVectors; ++v) {
+    sum = hn::MulAdd(shares.values[v], hn::LoadU(d, process.growth + v * hn::Lanes(d)), sum);
+  }
+  return Sum(sum);
+}
+
+double Mixture(const ExpertProcesses& processes) {
+  const Shares e(processes.e.log, PriorsOfAll());
+  return e.max + std::log(MixtureOf(processes.e, e));
+}
+
 void Advance(const StripBets& bets, std::size_t first, std::size_t last,
              const ExpertProcesses& processes, ProcessMixtures& out) {
-  const D d;
   V sums[kStripRows];
   const Shares e(processes.e.log, PriorsOfBettors());
-  V before = hn::Zero(d);
-  for (std::size_t v = 0; v < kExpertVectors; ++v) {
-    const V growth = hn::LoadU(d, processes.e.growth + v * hn::Lanes(d));
-    before = hn::MulAdd(e.values[v], growth, before);
-  }
-  out.log_e_before = e.max + std::log(Sum(before));
+  out.log_e_before = e.max + std::log(MixtureOf(processes.e, e));
   AdvanceOne(bets, kAll, first, last, processes.e, e, sums,
              [](V growth, V e_value, V /*floor*/) { return hn::Mul(growth, e_value); });
   LogSums(sums, first, last, e.max, out.log_e);
@@ -133,6 +142,7 @@ namespace calibd {
 
 HWY_EXPORT(Advance);
 HWY_EXPORT(Fold);
+HWY_EXPORT(Mixture);
 
 const LogPriors& PriorsOfBettors() noexcept {
   static const LogPriors priors(kBettorCount);
@@ -146,6 +156,9 @@ const LogPriors& PriorsOfAll() noexcept {
 void AdvanceProcesses(const StripBets& bets, std::size_t first, std::size_t last,
                       const ExpertProcesses& processes, ProcessMixtures& out) noexcept {
   HWY_DYNAMIC_DISPATCH(Advance)(bets, first, last, processes, out);
+}
+double LogMixture(const ExpertProcesses& processes) noexcept {
+  return HWY_DYNAMIC_DISPATCH(Mixture)(processes);
 }
 void FoldGrowth(const ExpertProcesses& processes) noexcept {
   HWY_DYNAMIC_DISPATCH(Fold)(processes);

@@ -35,6 +35,9 @@ struct ProcessMixtures {
 void AdvanceProcesses(const StripBets& bets, std::size_t first, std::size_t last,
                       const ExpertProcesses& processes, ProcessMixtures& out) noexcept;
 
+// The logarithm of the mixture of W over all experts, with the means.
+[[nodiscard]] double LogMixture(const ExpertProcesses& processes) noexcept;
+
 // Adds the logarithms of the growths to the logarithms; the growths become 1.
 void FoldGrowth(const ExpertProcesses& processes) noexcept;
 

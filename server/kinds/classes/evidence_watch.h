@@ -64,16 +64,16 @@ class EvidenceWatch {
   EvidenceWatch(std::shared_ptr<const FourierBasis> basis, double tolerance,
                 const EvidenceMarks& marks, std::int64_t first_observation);
 
-  // The bits do not depend on how a sequence is split into calls. Allocates no memory.
-  void Add(const PredictionBatch& batch) noexcept {
-    AddStatistics(batch);
-    process_.Add(batch);
+  // Adds the first rows of `ahead`, whose other rows follow in the next calls; see
+  // EvidenceProcess::AddFirst. The bits do not depend on how a sequence is split into calls.
+  void Add(const PredictionBatch& ahead, std::size_t rows) {
+    AddStatistics(ahead.rows(0, rows));
+    AddEvidence(ahead, rows, nullptr);
   }
   // The two halves of Add, which may run at the same time on different threads: the evidence
   // against the classes with the statistics, and the evidence against the model.
   void AddStatistics(const PredictionBatch& batch) noexcept;
-  // AddEvidence may throw bad_alloc. It adds the first rows of `ahead`, whose other rows follow in
-  // the next calls; see EvidenceProcess::AddFirst.
+  // With `parallel`, AddEvidence may throw bad_alloc.
   void AddEvidence(const PredictionBatch& ahead, std::size_t rows, const ParallelLoop& parallel) {
     process_.AddFirst(ahead, rows, parallel);
   }
@@ -91,12 +91,12 @@ class EvidenceWatch {
   [[nodiscard]] EvidenceReading Read() const { return process_.Read(); }
   [[nodiscard]] EvidenceMarks maxima() const noexcept { return process_.maxima(); }
   // The natural logarithm of its e-value.
-  [[nodiscard]] double LogEValue() const { return process_.LogEValue(); }
+  [[nodiscard]] double LogEValue() noexcept { return process_.LogEValue(); }
   [[nodiscard]] const RunningReliability& reliability() const noexcept { return reliability_; }
   [[nodiscard]] const std::shared_ptr<const FourierBasis>& basis() const noexcept { return basis_; }
   [[nodiscard]] std::int64_t first_observation() const noexcept { return first_observation_; }
   // Number of observations, which AddStatistics counts.
-  [[nodiscard]] std::int64_t count() const { return reliability_.Total().count; }
+  [[nodiscard]] std::int64_t count() const noexcept { return class_evidence_.count(); }
   // significance_level: the level of e-BH over the classes.
   [[nodiscard]] WatchSnapshot Snapshot(double significance_level) const;
 

@@ -40,10 +40,12 @@ class LabelWatch {
              std::int64_t first_observation)
       : evidence_(label_count, tolerance, marks), first_observation_(first_observation) {}
 
-  void Add(const MultilabelBatch& batch) noexcept { evidence_.Add(batch); }
+  void Add(const MultilabelBatch& ahead, std::size_t rows) noexcept {
+    evidence_.Add(ahead.rows(0, rows));
+  }
   void AddEvidence(const MultilabelBatch& ahead, std::size_t rows,
                    const ParallelLoop& /*parallel*/) noexcept {
-    Add(ahead.rows(0, rows));
+    Add(ahead, rows);
   }
   void RestartDrift(const EvidenceMarks& marks) noexcept {
     evidence_.RestartDrift(marks.log_shiryaev_roberts);

@@ -60,7 +60,8 @@ struct DescribedForecasts {
   [[nodiscard]] DescribedForecasts rows(std::size_t first, std::size_t count) const noexcept {
     const std::size_t width = described.empty() ? 0 : values.forecasts.size() / described.size();
     return {.values = {.forecasts = values.forecasts.subspan(first * width, count * width),
-                       .outcomes = values.outcomes.subspan(first, count)},
+                       .outcomes = values.outcomes.empty() ? values.outcomes
+                                                           : values.outcomes.subspan(first, count)},
             .described = described.subspan(first, count),
             .blocks = blocks};
   }
@@ -73,10 +74,12 @@ class ForecastWatch {
                 std::int64_t first_observation)
       : evidence_(std::move(cells), marks), first_observation_(first_observation) {}
 
-  void Add(const DescribedForecasts& batch) noexcept { evidence_.Add(batch.described); }
+  void Add(const DescribedForecasts& ahead, std::size_t rows) noexcept {
+    evidence_.Add(ahead.rows(0, rows).described);
+  }
   void AddEvidence(const DescribedForecasts& ahead, std::size_t rows,
                    const ParallelLoop& /*parallel*/) noexcept {
-    Add(ahead.rows(0, rows));
+    Add(ahead, rows);
   }
   void RestartDrift(const EvidenceMarks& marks) noexcept {
     evidence_.RestartDrift(marks.log_shiryaev_roberts);

@@ -42,6 +42,8 @@ class ClassEvidence {
   // how a sequence is split into calls. Allocates no memory. Cost: O(m) per prediction.
   void Add(const PredictionBatch& batch) noexcept;
 
+  // Number of predictions.
+  [[nodiscard]] std::int64_t count() const noexcept { return count_; }
   // log10 of the e-value of class k, at most 300.
   [[nodiscard]] double Log10EValue(std::size_t k) const noexcept;
   // Natural logarithm of the mean of all e-values, which is an e-value too because all classes bet

@@ -189,8 +189,8 @@ class EvidenceProcess {
     return {.log_e = state_.maximum.log_value,
             .log_shiryaev_roberts = state_.shiryaev_roberts_maximum.log_value};
   }
-  // The natural logarithm of its e-value.
-  [[nodiscard]] double LogEValue() const;
+  // The natural logarithm of its e-value, which is kept until it changes.
+  [[nodiscard]] double LogEValue() noexcept;
   // Resets the drift statistics, for example after an alarm was handled: R = 0. The sums over the
   // past are kept. log_threshold: the new EvidenceMarks::log_shiryaev_roberts.
   void RestartDrift(double log_threshold) noexcept;
@@ -258,6 +258,8 @@ class EvidenceProcess {
   EvidenceMarks marks_;
   std::int64_t evidence_reached_at_ = 0;
   std::int64_t drift_reached_at_ = 0;
+  // The result of LogEValue; unset if something has changed since.
+  std::optional<double> log_e_value_;
   std::unique_ptr<PastSums> past_;
   std::unique_ptr<EvidenceChunk> chunk_;
   // The newest rows of the chunk that are not added yet, and the strip of the first row that was
