@@ -100,8 +100,10 @@ void SerialDependence::AddToRun(std::size_t sequence, std::int32_t outcome, doub
     const double q = kLeastShare * std::clamp(other, 0.0, 1.0);
     const std::size_t labels = state_.runs.size() / state_.newest.size();
     Run& run = state_.runs[sequence * labels + static_cast<std::size_t>(newest) % labels];
+    static const std::array<double, kRunRates.size()> kLogRates = {std::log(kRunRates[0]),
+                                                                   std::log(kRunRates[1])};
     for (std::size_t j = 0; j < kRunRates.size(); ++j) {
-      run[j] += std::log(outcome == newest ? (1 - kRunRates[j] * q) / (1 - q) : kRunRates[j]);
+      run[j] += outcome == newest ? std::log((1 - kRunRates[j] * q) / (1 - q)) : kLogRates[j];
     }
   }
   newest = outcome;

@@ -17,7 +17,7 @@ double AddRow(const MultilabelBatch& batch, std::size_t row, const AddLabel& add
     if (truth == kMissingTruth) continue;
     const double stated = batch.probabilities[row * batch.label_count + k];
     add(k, stated, truth == 1);
-    absolute_sum += truth == 1 ? 1 - stated : stated;
+    absolute_sum += std::abs(stated - static_cast<double>(truth));
   }
   const double mean = absolute_sum / static_cast<double>(batch.label_count);
   return mean * mean;

@@ -58,10 +58,11 @@ struct ReliabilitySums {
     const std::size_t index = UniformBinIndex(stated, kReliabilityBinCount) - 1;
     Bin& bin = bins[index];
     ++bin.count;
-    bin.correct += happened ? 1 : 0;
+    // Conversions, because a branch on the outcome cannot be predicted.
+    bin.correct += static_cast<std::int64_t>(happened);
     bin.confidence += stated;
     bin.variance += stated * (1 - stated);
-    const double error = stated - (happened ? 1 : 0);
+    const double error = stated - static_cast<double>(happened);
     square_sum += error * error;
     return index;
   }
