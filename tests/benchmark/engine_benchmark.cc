@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include <optional>
+#include <random>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -117,6 +118,85 @@ BENCHMARK(CountingGroups)
     ->Args({64, 256})
     ->Args({64, 2048})
     ->Args({64, 1});
+
+// Rows of the other kinds of a watched model, so many that none is in the window twice.
+class OtherRows {
+ public:
+  static constexpr std::size_t kBatches = 8;
+
+  explicit OtherRows(std::size_t rows) : rows_(rows) {}
+  std::mt19937_64& generator() noexcept { return generator_; }
+  [[nodiscard]] std::size_t count() const noexcept { return rows_ * kBatches; }
+  std::vector<double>& values() noexcept { return values_; }
+  std::vector<double>& outcomes() noexcept { return outcomes_; }
+  std::vector<std::int32_t>& labels() noexcept { return labels_; }
+
+  [[nodiscard]] RowView Batch(std::size_t number) const {
+    const std::size_t width = values_.size() / count();
+    const std::size_t first = number % kBatches * rows_;
+    const TruthView truths = {.labels = labels_, .outcomes = outcomes_, .each = width};
+    return RowView(values_, width, truths, {}).rows(first, rows_);
+  }
+
+ private:
+  std::size_t rows_;
+  std::mt19937_64 generator_{1};
+  std::vector<double> values_;
+  std::vector<double> outcomes_;
+  std::vector<std::int32_t> labels_;
+};
+
+void CountOthers(benchmark::State& state, ModelDeclaration declaration, const OtherRows& rows) {
+  ThreadPool pool("benchmark", 1);
+  declaration.monitoring.disabled = false;
+  declaration.window = 1000;
+  Model model(1, declaration, {}, {}, pool, nullptr);
+  std::size_t number = 0;
+  for (std::size_t added = 0; added < declaration.warmup; added += rows.Batch(0).size()) {
+    model.strand_state().Observe(rows.Batch(number++));
+  }
+  for (auto _ : state) model.strand_state().Observe(rows.Batch(number++));
+  state.counters["each"] = benchmark::Counter(
+      static_cast<double>(rows.Batch(0).size()),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+// draws: of each forecast; 0 for Normal forecasts.
+void CountingForecasts(benchmark::State& state, std::size_t draws) {
+  OtherRows rows(static_cast<std::size_t>(state.range(0)));
+  std::normal_distribution<double> normal;
+  for (std::size_t i = 0; i < rows.count(); ++i) {
+    const double mean = normal(rows.generator());
+    if (draws == 0) rows.values().insert(rows.values().end(), {mean, 1});
+    for (std::size_t k = 0; k < draws; ++k) {
+      rows.values().push_back(mean + normal(rows.generator()));
+    }
+    rows.outcomes().push_back(mean + normal(rows.generator()));
+  }
+  ModelDeclaration declaration = Declaration(2);
+  auto& numbers = declaration.kind.emplace<NumbersSpec>();
+  numbers.forecast = NormalForecasts{};
+  if (draws > 0) numbers.forecast = SampleForecasts{draws};
+  declaration.warmup = 1000;
+  CountOthers(state, declaration, rows);
+}
+BENCHMARK_CAPTURE(CountingForecasts, normal, 0)->ArgName("rows")->Arg(256)->Arg(2048);
+BENCHMARK_CAPTURE(CountingForecasts, samples_of_20, 20)->ArgName("rows")->Arg(256)->Arg(2048);
+
+void CountingLabels(benchmark::State& state) {
+  constexpr std::size_t kLabels = 10;
+  OtherRows rows(static_cast<std::size_t>(state.range(0)));
+  std::uniform_real_distribution<double> uniform;
+  for (std::size_t i = 0; i < rows.count() * kLabels; ++i) {
+    rows.values().push_back(uniform(rows.generator()));
+    rows.labels().push_back(uniform(rows.generator()) < rows.values().back() ? 1 : 0);
+  }
+  ModelDeclaration declaration = Declaration(2);
+  auto& labels = declaration.kind.emplace<LabelsSpec>();
+  for (std::size_t k = 0; k < kLabels; ++k) labels.names.push_back(std::to_string(k));
+  CountOthers(state, declaration, rows);
+}
+BENCHMARK(CountingLabels)->ArgName("rows")->Arg(256)->Arg(2048);
 
 template <typename Float>
 void Decoding(benchmark::State& state) {
