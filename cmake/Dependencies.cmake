@@ -20,6 +20,7 @@ find_package(tomlplusplus REQUIRED CONFIG)
 find_package(prometheus-cpp REQUIRED CONFIG)
 find_package(Boost 1.74 REQUIRED CONFIG)
 find_package(SQLite3 REQUIRED)
+pkg_check_modules(libpq REQUIRED IMPORTED_TARGET libpq)
 find_package(OpenSSL 3 REQUIRED)
 pkg_check_modules(nghttp2 REQUIRED IMPORTED_TARGET libnghttp2)
 # Another prefix than re2: gRPC looks for it by that name, and would take the cache for its answer.

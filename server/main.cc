@@ -11,6 +11,7 @@
 #include <iostream>
 #include <variant>
 
+#include "server/migrate.h"
 #include "server/net/tls_certificates.h"
 #include "server/observability/logging.h"
 #include "server/process/healthcheck.h"
@@ -87,6 +88,9 @@ int main(int argc, char** argv) {
     const auto& invocation = std::get<Invocation>(parsed);
     if (invocation.command == Command::kRestore) {
       return calibd::server::RunRestore(invocation.restore);
+    }
+    if (invocation.command == Command::kMigrate) {
+      return calibd::server::RunMigrate(invocation.options.postgres, invocation.grant);
     }
     return invocation.command == Command::kHealthcheck
                ? calibd::server::RunHealthcheck(invocation.options.listen,

@@ -49,6 +49,7 @@
 #include "server/state/model_registry.h"
 #include "server/store/local/archive_restore.h"
 #include "server/store/local/local_store.h"
+#include "server/store/postgres/postgres_store.h"
 #include "server/version.h"
 
 namespace calibd::server {
@@ -72,6 +73,14 @@ std::unique_ptr<Archiver> MakeArchiver(const Options& options, CommitQueue& comm
                          .folder = folder.string(),
                          .most_waiting_bytes = options.disk_bytes / 4},
       commits);
+}
+
+absl::StatusOr<std::unique_ptr<Store>> OpenStoreOf(const Options& options) {
+  if (options.store == "postgres") {
+    return PostgresStore::Open({.connection = options.postgres});
+  }
+  CALIBD_RETURN_IF_ERROR(CheckRestoreFinished(options.data_dir));
+  return LocalStore::Open(options.data_dir);
 }
 
 // protobuf builds the types of fields and the reflection of messages when they are first needed.
@@ -226,8 +235,9 @@ struct Server::Parts {
       }
       if (recovered.ok()) {
         spdlog::info("{} models from {}: {} batches read, {} observations replayed, {:.3f} s",
-                     recovery.models.load(), options.data_dir, recovery.batches.load(),
-                     recovery.replayed_rows, recovery.seconds);
+                     recovery.models.load(),
+                     options.store == "local" ? options.data_dir : options.store,
+                     recovery.batches.load(), recovery.replayed_rows, recovery.seconds);
         clock.Begin(recovery.elapsed);
         // The storage thread may work from CheckRoomAtStart on.
         if (archiver != nullptr) CALIBD_RETURN_IF_ERROR(archiver->Prepare(store));
@@ -395,8 +405,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
   CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<AccessControl> access,
                           AccessControl::Open(options.access_file, *audit));
   access->StartPolling();
-  CALIBD_RETURN_IF_ERROR(CheckRestoreFinished(options.data_dir));
-  CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, LocalStore::Open(options.data_dir));
+  CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStoreOf(options));
   auto parts = std::make_unique<Parts>(options, std::move(tls), std::move(store), std::move(audit),
                                        std::move(access), std::move(events));
   CALIBD_ASSIGN_OR_RETURN(

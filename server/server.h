@@ -28,7 +28,8 @@ class Server {
 
   // Opens the store, binds both addresses, and starts the recovery of the models. Until it is done,
   // health is NOT_SERVING and calls end with Unavailable (STARTING). Errors: Unavailable or
-  // InvalidArgument naming the address; those of LocalStore::Open. After an error nothing runs.
+  // InvalidArgument naming the address; those of LocalStore::Open or PostgresStore::Open. After an
+  // error nothing runs.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options,
                                                                      Events events);
   ~Server();

@@ -27,6 +27,7 @@
 #include "server/net/tls_certificates.h"
 #include "server/state/check_declaration.h"
 #include "server/state/disk_use.h"
+#include "server/store/postgres/connection_string.h"
 #include "server/version.h"
 
 namespace calibd::server {
@@ -130,6 +131,17 @@ void AddProcessOptions(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
   AddOption(app, "reflection", options.reflection,
             "Serve gRPC server reflection, for tools such as grpcurl (default: only on loopback)");
+  AddOption(app, "store", options.store,
+            "Where the store is: local, in the folder --data-dir, or postgres, in the database of "
+            "--postgres, in which `calibd migrate` has made it")
+      ->check(CLI::IsMember({"local", "postgres"}));
+  AddOption(app, "postgres", options.postgres,
+            "Connection string of libpq for --store postgres, without a password: service=NAME, "
+            "postgresql://USER@HOST/DATABASE or other. Without it, the variables of libpq such as "
+            "PGSERVICE and PGHOST count. A server on another machine must prove its name by TLS")
+      ->check([](const std::string& text) {
+        return std::string(CheckConnectionString(text).message());
+      });
   AddOption(app, "data-dir", options.data_dir,
             "Folder of the store, created if missing; only one calibd at a time may use it")
       ->check([](const std::string& folder) {
@@ -416,6 +428,18 @@ void CheckShares(const CLI::App& app, const Options& options) {
 }
 
 // Throws CLI::ValidationError.
+void CheckStore(const Options& options) {
+  if (options.store == "local") {
+    if (!options.postgres.empty()) {
+      throw CLI::ValidationError("--postgres", "needs --store postgres");
+    }
+  } else if (!options.archive_command.empty()) {
+    throw CLI::ValidationError("--archive-command",
+                               "needs --store local; archive the log of PostgreSQL instead");
+  }
+}
+
+// Throws CLI::ValidationError.
 void CheckArchive(const Options& options) {
   if (options.archive_command.empty()) return;
   const absl::Status status = CheckArchiveCommand(
@@ -463,6 +487,15 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
       "Id of the store to restore, as the names of its files have it; needed if the "
       "folder has files of several stores");
   restore->footer("Exit codes: 0 restored, 1 not restored, 2 for wrong usage.");
+  CLI::App* migrate = app.add_subcommand(
+      "migrate",
+      "Make the store in the database of --postgres, unless it has one, and bring it up to date; "
+      "the role of the connection owns it");
+  migrate->fallthrough();
+  migrate->add_option("--grant", invocation.grant,
+                      "Role that may serve from the store: it may read and write rows, but change "
+                      "no table");
+  migrate->footer("Exit codes: 0 done, 1 not done, 2 for wrong usage.");
   CLI::App* openapi =
       app.add_subcommand("openapi", "Print the OpenAPI description of the HTTP API and exit");
   app.require_subcommand(0, 1);
@@ -471,6 +504,10 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
     app.parse(argc, argv);
     Options& options = invocation.options;
     if (!options.config.empty()) ApplyFile(app, options.config);
+    if (migrate->parsed()) {
+      invocation.command = Command::kMigrate;
+      return invocation;
+    }
     if (healthcheck->parsed()) invocation.command = Command::kHealthcheck;
     if (restore->parsed()) {
       invocation.command = Command::kRestore;
@@ -487,6 +524,7 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
     if (invocation.command == Command::kServe) {
       CheckAddressesDiffer(options);
       CheckShares(app, options);
+      CheckStore(options);
       CheckArchive(options);
     }
     if (openapi->parsed()) {

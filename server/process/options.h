@@ -34,6 +34,10 @@ struct Options {
   // The default is whether `listen` is loopback.
   bool reflection = false;
   std::string ready_file;
+  // Where the store is: local, in data_dir, or postgres.
+  std::string store = "local";
+  // A connection string of libpq; empty for its conventions.
+  std::string postgres;
   std::string data_dir = "calibd-data";
   // Empty: no archive.
   std::string archive_command;
@@ -74,7 +78,7 @@ struct Options {
 // The files of TLS. Requires that options.tls_certificate is set.
 [[nodiscard]] TlsFiles TlsFilesOf(const Options& options);
 
-enum class Command { kServe, kHealthcheck, kRestore };
+enum class Command { kServe, kHealthcheck, kRestore, kMigrate };
 
 // The arguments of `calibd restore`.
 struct RestoreArguments {
@@ -88,6 +92,8 @@ struct Invocation {
   Command command = Command::kServe;
   Options options;
   RestoreArguments restore;
+  // The role to which `calibd migrate` gives the rights of a serving calibd; empty for none.
+  std::string grant;
 };
 
 // The process must exit with this code; all messages are already printed.

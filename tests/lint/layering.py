@@ -6,8 +6,9 @@ server -> core, proto, proto/text; client/cpp -> proto, proto/text, core's rule 
 no clock, no threads and no log. Inside server, SERVER_ROOMS says which rooms a room may include, and only
 rpc and the health check know of gRPC. Units, each a header with its source, do not include each other in a
 circle. The rooms of core include each other as CORE_ROOMS says.
-Only server.cc, which opens the store, and tests of server/store/local know that implementation of a
-store: no other file includes its headers, and no other file of server names SQLite or its files.
+Only server.cc, which opens the store, and tests of server/store/local and server/store/postgres know these
+implementations of a store: no other file includes their headers, except for commands and the check of the
+settings, and no other file of server names SQLite or its files.
 """
 import graphlib
 import re
@@ -107,6 +108,7 @@ SERVER_ROOMS = {
     "state": ("base", "executor", "model", "rows", "watch", "kinds"),
     "store": (),
     "store/local": ("base", "store"),
+    "store/postgres": ("base", "store"),
     "ingest": ("base", "executor", "model", "rows", "kinds", "state", "store"),
     "archive": ("base", "ingest", "store"),
     "compute": ("base", "executor", "rows", "state"),
@@ -116,7 +118,7 @@ SERVER_ROOMS = {
     "intake": ("access", "base", "model", "kinds", "ingest", "answers", "api"),
     "observability": ("access", "base", "watch", "kinds", "state", "ingest", "archive", "compute", "net", "answers"),
     "http": ("access", "base", "executor", "net", "api", "intake", "observability"),
-    "process": ("access", "archive", "base", "state", "net", "http"),
+    "process": ("access", "archive", "base", "state", "store/postgres", "net", "http"),
     "rpc": ("access", "base", "kinds", "net", "answers", "api", "observability", "process"),
 }
 # Rooms that only compute: they have no log and no network.
@@ -133,6 +135,11 @@ KNOWS_LOCAL_STORE = re.compile(
     r"|tests/unit/server/(archive|log_compaction|log_files|store\w*|wal_check)_test\.cc$"
     r"|tests/unit/server/log_compaction_fixture\.h$"
     r"|tests/fuzz/log_fuzzer\.cc$|tests/benchmark/ingest_benchmark\.cc$")
+POSTGRES_STORE = "server/store/postgres/"
+# Files that open a store in a database, and tests of it.
+KNOWS_POSTGRES_STORE = re.compile(
+    POSTGRES_STORE + r"|server/(server|migrate)\.(cc|h)$|server/process/options\.cc$|tests/integration/(store|engine)/"
+    r"|tests/support/postgres_cluster\.|tests/unit/server/(log_tables|store_conformance)_test\.cc$")
 # Words for details of the local store, which the interface hides.
 LOCAL_WORDS = re.compile(r"sqlite|\bSQL\b|calibd\.db|write-ahead|checkpoint|\bWAL\b|wal_", re.IGNORECASE)
 
@@ -198,15 +205,17 @@ def violations(path, text, siblings=()):
 
 
 def store_leaks(path, text):
-    """Places where a file that must not know the local store names it."""
-    if KNOWS_LOCAL_STORE.match(path):
-        return []
+    """Places where a file that must not know a store names it."""
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         match = INCLUDE.match(line)
-        if match and (match.group(1) or "").startswith(LOCAL_STORE):
-            found.append(f"{path}:{number}: only server.cc and tests of {LOCAL_STORE} may include its headers")
-        elif path.startswith("server/") and (word := LOCAL_WORDS.search(line)):
+        header = match.group(1) or "" if match else ""
+        for store, knows in ((LOCAL_STORE, KNOWS_LOCAL_STORE), (POSTGRES_STORE, KNOWS_POSTGRES_STORE)):
+            if header.startswith(store) and not knows.match(path):
+                found.append(f"{path}:{number}: only server.cc and tests of {store} may include its headers")
+        if KNOWS_LOCAL_STORE.match(path) or path.startswith(POSTGRES_STORE):
+            continue
+        if path.startswith("server/") and not header.startswith(LOCAL_STORE) and (word := LOCAL_WORDS.search(line)):
             found.append(f"{path}:{number}: {word.group()} belongs into {LOCAL_STORE}")
     return found
 

@@ -115,13 +115,18 @@ class LayeringTest(unittest.TestCase):
     def test_the_rooms_of_core_have_an_order(self):
         graphlib.TopologicalSorter(layering.CORE_ROOMS).prepare()
 
-    def test_only_the_composition_and_its_tests_know_the_local_store(self):
+    def test_only_the_composition_and_its_tests_know_a_store(self):
         include = '#include "server/store/local/sqlite.h"'
         for path in ("server/api/store_upkeep.cc", "server/store/store.h", "server/main.cc",
                      "tests/unit/server/decode_test.cc", "client/cli/main.cc"):
             self.assertEqual(len(layering.store_leaks(path, include)), 1, path)
         for path in ("server/store/local/local_store.h", "server/server.cc",
                      "tests/integration/store/crash_test.cc", "tests/unit/server/store_test.cc"):
+            self.assertEqual(layering.store_leaks(path, include), [], path)
+        include = '#include "server/store/postgres/session.h"'
+        for path in ("server/store/local/schema.cc", "server/main.cc", "server/process/healthcheck.cc"):
+            self.assertEqual(len(layering.store_leaks(path, include)), 1, path)
+        for path in ("server/store/postgres/postgres_store.h", "server/migrate.cc", "server/process/options.cc"):
             self.assertEqual(layering.store_leaks(path, include), [], path)
         for line in ("// Waits for a checkpoint.", 'path + "/calibd.db"', "sqlite3_open();", "// In SQL."):
             self.assertEqual(len(layering.store_leaks("server/ingest/recovery.cc", line)), 1, line)

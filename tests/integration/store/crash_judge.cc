@@ -130,28 +130,31 @@ void ExpectIntegrity(const std::string& data) {
   EXPECT_EQ(check->Text(0), "ok");
 }
 
-void ExpectCountedAsSent(const std::string& data, const v1::GetCalibrationResponse& answer,
-                         const PredictionSet& sent, std::int64_t batches, std::size_t window) {
+std::unique_ptr<server::Store> OpenUndamaged(const std::string& data) {
   ExpectIntegrity(data);
+  auto store = server::LocalStore::Open(data);
+  EXPECT_TRUE(store.ok()) << store.status();
+  return store.ok() ? *std::move(store) : nullptr;
+}
+
+void ExpectCountedAsSent(server::Store& store, const v1::GetCalibrationResponse& answer,
+                         const PredictionSet& sent, std::int64_t batches, std::size_t window) {
   ExpectEstimates(answer, sent);
-  const auto store = server::LocalStore::Open(data);
-  ASSERT_TRUE(store.ok()) << store.status();
   PredictionSet logged;
   std::int64_t sequence = 0;
-  const absl::Status read =
-      (*store)->ReadLog([&](const server::StoredBatch& stored) -> absl::Status {
-        const auto row = server::DecodeRow(stored.data, sent.class_count);
-        if (!row.ok()) return row.status();
-        if (row->counted() == nullptr) return absl::OkStatus();
-        EXPECT_TRUE(sequence == 0 || row->position->sequence == sequence + 1);
-        sequence = row->position->sequence;
-        const server::RowValues& values = *row->counted();
-        logged.probabilities.insert(logged.probabilities.end(), values.values.begin(),
-                                    values.values.end());
-        logged.labels.insert(logged.labels.end(), values.truths.labels.begin(),
-                             values.truths.labels.end());
-        return absl::OkStatus();
-      });
+  const absl::Status read = store.ReadLog([&](const server::StoredBatch& stored) -> absl::Status {
+    const auto row = server::DecodeRow(stored.data, sent.class_count);
+    if (!row.ok()) return row.status();
+    if (row->counted() == nullptr) return absl::OkStatus();
+    EXPECT_TRUE(sequence == 0 || row->position->sequence == sequence + 1);
+    sequence = row->position->sequence;
+    const server::RowValues& values = *row->counted();
+    logged.probabilities.insert(logged.probabilities.end(), values.values.begin(),
+                                values.values.end());
+    logged.labels.insert(logged.labels.end(), values.truths.labels.begin(),
+                         values.truths.labels.end());
+    return absl::OkStatus();
+  });
   ASSERT_TRUE(read.ok()) << read;
   EXPECT_EQ(sequence, batches);
   const std::size_t rows = logged.labels.size();
@@ -163,40 +166,36 @@ void ExpectCountedAsSent(const std::string& data, const v1::GetCalibrationRespon
                          newest.probabilities.begin()));
 }
 
-void ExpectMaturedAsSent(const std::string& data, const v1::GetCalibrationResponse& answer,
+void ExpectMaturedAsSent(server::Store& store, const v1::GetCalibrationResponse& answer,
                          const PredictionSet& sent, const std::vector<bool>& labelled) {
-  ExpectIntegrity(data);
-  const auto store = server::LocalStore::Open(data);
-  ASSERT_TRUE(store.ok()) << store.status();
   PredictionSet counted;
   counted.class_count = sent.class_count;
   std::size_t next = 0;
   std::int64_t missing = 0;
-  const absl::Status read =
-      (*store)->ReadLog([&](const server::StoredBatch& stored) -> absl::Status {
-        const auto row = server::DecodeRow(stored.data, sent.class_count);
-        if (!row.ok()) return row.status();
-        const auto* const matured = row->As<server::MaturedRow>();
-        if (matured == nullptr) return absl::OkStatus();
-        missing += static_cast<std::int64_t>(matured->missing_predicted_classes.size());
-        const PredictionBatch batch = matured->values.view();
-        for (std::size_t i = 0; i < batch.size(); ++i) {
-          const auto values = batch.row(i);
-          while (next < sent.labels.size() &&
-                 !std::equal(values.begin(), values.end(), sent.view().row(next).begin())) {
-            ++next;
-          }
-          if (next == sent.labels.size()) {
-            return absl::InternalError("a row that matured was not sent, or matured before");
-          }
-          EXPECT_TRUE(labelled[next]);
-          EXPECT_EQ(batch.labels[i], sent.labels[next]);
-          counted.probabilities.insert(counted.probabilities.end(), values.begin(), values.end());
-          counted.labels.push_back(batch.labels[i]);
-          ++next;
-        }
-        return absl::OkStatus();
-      });
+  const absl::Status read = store.ReadLog([&](const server::StoredBatch& stored) -> absl::Status {
+    const auto row = server::DecodeRow(stored.data, sent.class_count);
+    if (!row.ok()) return row.status();
+    const auto* const matured = row->As<server::MaturedRow>();
+    if (matured == nullptr) return absl::OkStatus();
+    missing += static_cast<std::int64_t>(matured->missing_predicted_classes.size());
+    const PredictionBatch batch = matured->values.view();
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto values = batch.row(i);
+      while (next < sent.labels.size() &&
+             !std::equal(values.begin(), values.end(), sent.view().row(next).begin())) {
+        ++next;
+      }
+      if (next == sent.labels.size()) {
+        return absl::InternalError("a row that matured was not sent, or matured before");
+      }
+      EXPECT_TRUE(labelled[next]);
+      EXPECT_EQ(batch.labels[i], sent.labels[next]);
+      counted.probabilities.insert(counted.probabilities.end(), values.begin(), values.end());
+      counted.labels.push_back(batch.labels[i]);
+      ++next;
+    }
+    return absl::OkStatus();
+  });
   ASSERT_TRUE(read.ok()) << read;
   ASSERT_GT(counted.labels.size(), 0U);
   ExpectEstimates(answer, counted);

@@ -8,6 +8,7 @@
 #include "calibd/core/prediction_batch.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
+#include "server/store/store.h"
 
 namespace calibd::testing {
 
@@ -58,16 +59,20 @@ class LaterLabeller {
 // Expects an undamaged database.
 void ExpectIntegrity(const std::string& data);
 
+// Opens the store of a folder that no server uses, and expects an undamaged database. Returns null
+// after a failure.
+std::unique_ptr<server::Store> OpenUndamaged(const std::string& data);
+
 // For a model with one producer. Expects that the log contains the newest batches, at least the
 // whole window, each once and in order, and that the answer follows from all batches, to the bit.
 // batches: number of batches.
-void ExpectCountedAsSent(const std::string& data, const v1::GetCalibrationResponse& answer,
+void ExpectCountedAsSent(server::Store& store, const v1::GetCalibrationResponse& answer,
                          const PredictionSet& sent, std::int64_t batches, std::size_t window);
 
 // For a model with later labels, without pending predictions, whose window contains everything.
 // Expects that the matured predictions, in the order of the log, are those that were sent, each
 // with its label or as missing, and that the answer follows from them.
-void ExpectMaturedAsSent(const std::string& data, const v1::GetCalibrationResponse& answer,
+void ExpectMaturedAsSent(server::Store& store, const v1::GetCalibrationResponse& answer,
                          const PredictionSet& sent, const std::vector<bool>& labelled);
 
 }  // namespace calibd::testing

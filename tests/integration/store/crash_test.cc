@@ -15,7 +15,8 @@
 #include "calibd/store/v1/store.pb.h"
 #include "integration/store/crash_judge.h"
 #include "server/rows/row_codec.h"
-#include "server/store/local/local_store.h"
+#include "server/store/postgres/postgres_store.h"
+#include "support/postgres_cluster.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -133,11 +134,71 @@ PredictionSet Observe(const std::string& address, std::size_t producer, Lives& l
   return sent;
 }
 
-TEST(CrashTest, EveryAcknowledgedBatchIsCountedOnce) {
+// Where the servers of a test keep their store.
+class CrashedStore {
+ public:
+  virtual ~CrashedStore() = default;
+  [[nodiscard]] virtual std::vector<std::string> arguments() const = 0;
+  // Opens the store when no server uses it.
+  virtual std::unique_ptr<server::Store> Open() = 0;
+
+  // Starts a server on this store, at this address or any.
+  std::unique_ptr<ServerProcess> Start(const std::string& address = "127.0.0.1:0") {
+    std::vector<std::string> all = arguments();
+    all.insert(all.end(), {"--listen", address});
+    return ServerProcess::Start(all);
+  }
+};
+
+class CrashedFolder final : public CrashedStore {
+ public:
+  [[nodiscard]] std::vector<std::string> arguments() const override {
+    return {"--data-dir", data_};
+  }
+  std::unique_ptr<server::Store> Open() override { return OpenUndamaged(data_); }
+
+ private:
+  const TemporaryFolder folder_;
+  const std::string data_ = (folder_.path() / "data").string();
+};
+
+class CrashedDatabase final : public CrashedStore {
+ public:
+  [[nodiscard]] std::vector<std::string> arguments() const override {
+    return {"--store", "postgres", "--postgres", connection_};
+  }
+  std::unique_ptr<server::Store> Open() override {
+    auto store = server::PostgresStore::Open({.connection = connection_});
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+
+ private:
+  PostgresCluster& cluster_ = PostgresCluster::Shared();
+  const std::string connection_ = cluster_.Connection(cluster_.NewStore());
+};
+
+class CrashTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (std::string_view(GetParam()) == "Local") {
+      store_ = std::make_unique<CrashedFolder>();
+      return;
+    }
+    if (const std::string missing = PostgresCluster::WhyMissing(); !missing.empty()) {
+      GTEST_SKIP() << missing;
+    }
+    store_ = std::make_unique<CrashedDatabase>();
+  }
+
+  std::unique_ptr<CrashedStore> store_;
+};
+INSTANTIATE_TEST_SUITE_P(Stores, CrashTest, ::testing::Values("Local", "Postgres"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(CrashTest, EveryAcknowledgedBatchIsCountedOnce) {
   const int kills = Kills();
-  const TemporaryFolder folder;
-  const std::string data = (folder.path() / "data").string();
-  auto server = ServerProcess::Start({"--data-dir", data});
+  auto server = store_->Start();
   ASSERT_NE(server, nullptr);
   const std::string address = server->grpc_address();
   v1::Model model;
@@ -163,7 +224,7 @@ TEST(CrashTest, EveryAcknowledgedBatchIsCountedOnce) {
     lives.Begin();
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
     server->Kill();
-    server = ServerProcess::Start({"--data-dir", data, "--listen", address});
+    server = store_->Start(address);
   }
   lives.End();
   for (std::thread& producer : producers) producer.join();
@@ -178,32 +239,29 @@ TEST(CrashTest, EveryAcknowledgedBatchIsCountedOnce) {
   EXPECT_EQ(server->Terminate(), 0);
 
   // Compares the log, in its order, with the batches of each producer, counted here.
-  const auto store = server::LocalStore::Open(data);
-  ASSERT_TRUE(store.ok()) << store.status();
+  const auto store = store_->Open();
+  ASSERT_NE(store, nullptr);
   auto running =
       RunningBlockSkce::Create(2, kClasses, *Kernel::ExponentialTotalVariation(kBandwidth));
   std::map<std::string, PredictionSet> logged;
   std::map<std::string, std::int64_t> last_sequence;
   std::int64_t rows = 0;
-  const absl::Status read =
-      (*store)->ReadLog([&](const server::StoredBatch& stored) -> absl::Status {
-        const auto row = server::DecodeRow(stored.data, kClasses);
-        if (!row.ok()) return row.status();
-        if (row->counted() == nullptr) return absl::OkStatus();
-        const std::string& producer = row->position->producer_id;
-        EXPECT_EQ(row->position->sequence, ++last_sequence[producer]) << "seed " << seed;
-        const server::RowValues& values = *row->counted();
-        PredictionSet& all = logged[producer];
-        all.probabilities.insert(all.probabilities.end(), values.values.begin(),
-                                 values.values.end());
-        all.labels.insert(all.labels.end(), values.truths.labels.begin(),
-                          values.truths.labels.end());
-        for (std::size_t i = 0; i < values.truths.labels.size(); ++i) {
-          running->Add(values.view().row(i), values.truths.labels[i]);
-        }
-        rows += row->rows();
-        return absl::OkStatus();
-      });
+  const absl::Status read = store->ReadLog([&](const server::StoredBatch& stored) -> absl::Status {
+    const auto row = server::DecodeRow(stored.data, kClasses);
+    if (!row.ok()) return row.status();
+    if (row->counted() == nullptr) return absl::OkStatus();
+    const std::string& producer = row->position->producer_id;
+    EXPECT_EQ(row->position->sequence, ++last_sequence[producer]) << "seed " << seed;
+    const server::RowValues& values = *row->counted();
+    PredictionSet& all = logged[producer];
+    all.probabilities.insert(all.probabilities.end(), values.values.begin(), values.values.end());
+    all.labels.insert(all.labels.end(), values.truths.labels.begin(), values.truths.labels.end());
+    for (std::size_t i = 0; i < values.truths.labels.size(); ++i) {
+      running->Add(values.view().row(i), values.truths.labels[i]);
+    }
+    rows += row->rows();
+    return absl::OkStatus();
+  });
   ASSERT_TRUE(read.ok()) << read;
   for (std::size_t i = 0; i < kProducers; ++i) {
     const PredictionSet& all = logged["producer-" + std::to_string(i)];
@@ -233,11 +291,9 @@ void PostAndLabel(LaterLabeller& caller, Lives& lives, std::latch& ready) {
   }
 }
 
-TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
+TEST_P(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
   const int kills = std::max(1, Kills() / 4);
-  const TemporaryFolder folder;
-  const std::string data = (folder.path() / "data").string();
-  auto server = ServerProcess::Start({"--data-dir", data});
+  auto server = store_->Start();
   ASSERT_NE(server, nullptr);
   const std::string address = server->grpc_address();
   v1::Model model;
@@ -260,7 +316,7 @@ TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
     lives.Begin();
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 150));
     server->Kill();
-    server = ServerProcess::Start({"--data-dir", data, "--listen", address});
+    server = store_->Start(address);
   }
   lives.End();
   producer.join();
@@ -279,7 +335,9 @@ TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
   client.reset();
   EXPECT_EQ(server->Terminate(), 0);
   SCOPED_TRACE(seed);
-  ExpectMaturedAsSent(data, answer, sent, labelled);
+  const auto store = store_->Open();
+  ASSERT_NE(store, nullptr);
+  ExpectMaturedAsSent(*store, answer, sent, labelled);
 }
 
 }  // namespace

@@ -125,7 +125,9 @@ TEST_P(FailpointTest, EveryBatchIsCountedOnce) {
   ASSERT_TRUE(server.started());
   const v1::GetCalibrationResponse answer = server.AnswerAndTerminate();
   EXPECT_EQ(answer.has_watch(), tested.watched);
-  ExpectCountedAsSent(server.data(), answer, sent, tested.batches, tested.window);
+  const auto store = OpenUndamaged(server.data());
+  ASSERT_NE(store, nullptr);
+  ExpectCountedAsSent(*store, answer, sent, tested.batches, tested.window);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -225,7 +227,9 @@ TEST_P(MaturityFailpointTest, PredictionsMatureOnce) {
   producer.join();
   ASSERT_TRUE(server.started());
   const v1::GetCalibrationResponse answer = server.AnswerAndTerminate();
-  ExpectMaturedAsSent(server.data(), answer, sent, all_labelled);
+  const auto store = OpenUndamaged(server.data());
+  ASSERT_NE(store, nullptr);
+  ExpectMaturedAsSent(*store, answer, sent, all_labelled);
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, MaturityFailpointTest, ::testing::Values(1, 2, 3));

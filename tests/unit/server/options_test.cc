@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::variant<Invocation, Exit> Parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "calibd");
@@ -68,6 +69,29 @@ TEST(OptionsTest, ListensOnLoopbackByDefault) {
   const Options options = Parsed({});
   EXPECT_EQ(options.listen, "127.0.0.1:8460");
   EXPECT_EQ(options.http_listen, "127.0.0.1:8461");
+}
+
+TEST(OptionsTest, TheStoreIsAFolderOrADatabase) {
+  EXPECT_EQ(Parsed({}).store, "local");
+  const Options options = Parsed({"--store", "postgres", "--postgres", "service=calibd"});
+  EXPECT_EQ(options.store, "postgres");
+  EXPECT_EQ(options.postgres, "service=calibd");
+  EXPECT_EQ(Parsed({"--store", "postgres"}).postgres, "");
+  EXPECT_THAT(Refusal({"--store", "tape"}), HasSubstr("--store"));
+  EXPECT_THAT(Refusal({"--postgres", "service=calibd"}), HasSubstr("--store postgres"));
+  EXPECT_THAT(Refusal({"--store", "postgres", "--postgres", "host=db password=secret"}),
+              AllOf(HasSubstr("password"), Not(HasSubstr("secret"))));
+  EXPECT_THAT(Refusal({"--store", "postgres", "--archive-command", "cp %p /archive/%f"}),
+              HasSubstr("--archive-command"));
+}
+
+TEST(OptionsTest, MigratesWithTheSettingsOfTheStore) {
+  const auto parsed = Parse({"migrate", "--postgres", "service=owner", "--grant", "calibd"});
+  const auto* const invocation = std::get_if<Invocation>(&parsed);
+  ASSERT_NE(invocation, nullptr);
+  EXPECT_EQ(invocation->command, Command::kMigrate);
+  EXPECT_EQ(invocation->options.postgres, "service=owner");
+  EXPECT_EQ(invocation->grant, "calibd");
 }
 
 TEST_F(OptionsFileTest, ReflectionIsServedOnLoopbackUnlessSet) {

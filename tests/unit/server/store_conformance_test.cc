@@ -14,8 +14,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/store/local/local_store.h"
+#include "server/store/postgres/postgres_store.h"
 #include "server/store/store.h"
 #include "support/memory_store.h"
+#include "support/postgres_cluster.h"
 #include "support/temporary_folder.h"
 
 namespace calibd::server {
@@ -73,6 +75,34 @@ class MemoryDisk final : public Disk {
   const std::shared_ptr<testing::MemoryDisk> disk_ = std::make_shared<testing::MemoryDisk>();
 };
 
+class PostgresDisk final : public Disk {
+ public:
+  std::unique_ptr<Store> Open() override {
+    auto store = PostgresStore::Open({.connection = cluster_.Connection(database_),
+                                      .generation_bytes = 65536,
+                                      .free_time = std::chrono::milliseconds(0)});
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  // The server reports a full disk for each row, as it does when it cannot extend a table.
+  void Fill(Store& /*store*/) override {
+    std::string script =
+        "CREATE FUNCTION calibd.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+        "EXCEPTION "
+        "'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;";
+    for (const char* const table : {"log_0", "log_1", "log_2", "log_3", "snapshots"}) {
+      absl::StrAppend(&script, "CREATE TRIGGER full_disk BEFORE INSERT ON calibd.", table,
+                      " FOR EACH ROW EXECUTE FUNCTION calibd.full();");
+    }
+    cluster_.Execute(database_, script);
+  }
+  void Free() override { cluster_.Execute(database_, "DROP FUNCTION calibd.full CASCADE"); }
+
+ private:
+  testing::PostgresCluster& cluster_ = testing::PostgresCluster::Shared();
+  const std::string database_ = cluster_.NewStore();
+};
+
 template <typename Kind>
 std::unique_ptr<Disk> Make() {
   return std::make_unique<Kind>();
@@ -81,7 +111,14 @@ std::unique_ptr<Disk> Make() {
 struct Implementation {
   const char* name;
   std::unique_ptr<Disk> (*make)();
+  // Why its tests cannot run on this machine; empty if they can.
+  std::string (*why_missing)() = [] { return std::string(); };
 };
+
+// The names of the tests contain it.
+void PrintTo(const Implementation& implementation, std::ostream* out) {
+  *out << implementation.name;
+}
 
 v1::Model Named(const std::string& name) {
   v1::Model model;
@@ -185,6 +222,10 @@ void Churn(Store& store) {
 class StoreConformanceTest : public ::testing::TestWithParam<Implementation> {
  protected:
   void SetUp() override {
+    if (const std::string missing = GetParam().why_missing(); !missing.empty()) {
+      GTEST_SKIP() << missing;
+    }
+    disk_ = GetParam().make();
     Open();
     Start(*store_);
     Write(*store_, [this] {
@@ -202,7 +243,7 @@ class StoreConformanceTest : public ::testing::TestWithParam<Implementation> {
     Write(*store_, [&] { return store_->PutSnapshot(snapshot); });
   }
 
-  const std::unique_ptr<Disk> disk_ = GetParam().make();
+  std::unique_ptr<Disk> disk_;
   std::unique_ptr<Store> store_;
 };
 
@@ -623,7 +664,9 @@ TEST_P(StoreConformanceTest, AViewShowsOneMomentOrIsNotImplemented) {
 
 INSTANTIATE_TEST_SUITE_P(Stores, StoreConformanceTest,
                          ::testing::Values(Implementation{"Local", &Make<LocalDisk>},
-                                           Implementation{"Memory", &Make<MemoryDisk>}),
+                                           Implementation{"Memory", &Make<MemoryDisk>},
+                                           Implementation{"Postgres", &Make<PostgresDisk>,
+                                                          &testing::PostgresCluster::WhyMissing}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(OutcomeTest, FollowsFromTheStatus) {
