@@ -6,6 +6,9 @@
 #include <iostream>
 #include <utility>
 
+#ifdef CALIBD_TEST_POSTGRES
+#include "integration/engine/postgres_folder.h"
+#endif
 #include "server/ingest/model_changes.h"
 #include "server/state/check_declaration.h"
 #include "server/store/local/local_store.h"
@@ -29,8 +32,11 @@ void AbortUnless(const absl::Status& status) {
 }
 
 std::unique_ptr<Store> OpenOrAbort(const std::string& folder, std::uint64_t segment_bytes) {
-  absl::StatusOr<std::unique_ptr<server::LocalStore>> store =
-      server::LocalStore::Open(folder, segment_bytes);
+#ifdef CALIBD_TEST_POSTGRES
+  auto store = OpenPostgresFolder(folder, segment_bytes);
+#else
+  auto store = server::LocalStore::Open(folder, segment_bytes);
+#endif
   AbortUnless(store.status());
   return *std::move(store);
 }
