@@ -139,7 +139,8 @@ POSTGRES_STORE = "server/store/postgres/"
 # Files that open a store in a database, and tests of it.
 KNOWS_POSTGRES_STORE = re.compile(
     POSTGRES_STORE + r"|server/(server|migrate)\.(cc|h)$|server/process/options\.cc$|tests/integration/(store|engine)/"
-    r"|tests/support/postgres_cluster\.|tests/unit/server/(log_tables|store_conformance)_test\.cc$")
+    r"|tests/support/postgres_cluster\.|tests/unit/server/(log_tables|store_conformance)_test\.cc$"
+    r"|tests/benchmark/postgres_benchmark\.cc$")
 # Words for details of the local store, which the interface hides.
 LOCAL_WORDS = re.compile(r"sqlite|\bSQL\b|calibd\.db|write-ahead|checkpoint|\bWAL\b|wal_", re.IGNORECASE)
 

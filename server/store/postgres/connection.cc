@@ -342,11 +342,11 @@ absl::StatusOr<std::vector<PgResult>> PgConnection::Run(std::span<const PgStatem
     }
     // Each result is followed by a null pointer.
     CALIBD_RETURN_IF_ERROR(Await(deadline));
-    PgResult(PQgetResult(connection_.get()));
+    PQclear(PQgetResult(connection_.get()));
     if (PQstatus(connection_.get()) == CONNECTION_BAD) return Failed("ended the connection");
   }
   CALIBD_RETURN_IF_ERROR(Await(deadline));
-  PgResult(PQgetResult(connection_.get()));
+  PQclear(PQgetResult(connection_.get()));
   if (PQexitPipelineMode(connection_.get()) == 0 && failure.ok()) {
     failure = Failed("ended the connection");
   }

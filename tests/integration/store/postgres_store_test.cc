@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <map>
@@ -276,6 +278,40 @@ TEST_F(PostgresStoreTest, AFailoverThatLostTheTailIsDamage) {
   std::vector<std::string> found;
   EXPECT_TRUE(Append(*Open(&found), "next").ok());
   EXPECT_THAT(found, ElementsAre("kept"));
+}
+
+// A table whose file system is full.
+TEST_F(PostgresStoreTest, AFullDiskRefusesBatchesUntilThereIsRoom) {
+  const std::filesystem::path small = cluster_->folder() / ("small_" + database_);
+  std::filesystem::create_directory(small);
+  struct stat owner {};
+  ASSERT_EQ(stat(cluster_->folder().c_str(), &owner), 0);
+  const std::string options =
+      absl::StrCat("size=8m,mode=700,uid=", owner.st_uid, ",gid=", owner.st_gid);
+  if (mount("tmpfs", small.c_str(), "tmpfs", 0, options.c_str()) != 0) {
+    GTEST_SKIP() << "this user cannot mount a file system";
+  }
+  cluster_->Execute("postgres", absl::StrCat("CREATE TABLESPACE small_", database_, " LOCATION '",
+                                             small.string(), "'"));
+  Execute(absl::StrCat("ALTER TABLE calibd.log_0 SET TABLESPACE small_", database_));
+  const auto store = Open();
+  const std::string row(std::size_t{1} << 20, 'x');
+  std::size_t accepted = 0;
+  absl::Status status = Append(*store, row);
+  for (; status.ok() && accepted < 20; status = Append(*store, row)) ++accepted;
+  EXPECT_EQ(OutcomeOf(status), Outcome::kRefused) << status;
+  EXPECT_GT(accepted, 3U);
+  store->Rollback();
+  EXPECT_TRUE(store->Maintain(/*refused=*/true).ok());
+  // Others can still be written.
+  EXPECT_TRUE(store->Begin().ok());
+  EXPECT_TRUE(store->PutSnapshot({.model_id = 1, .log_id = 1, .data = "state"}).ok());
+  EXPECT_TRUE(store->Commit().ok());
+  Execute("ALTER TABLE calibd.log_0 SET TABLESPACE pg_default");
+  EXPECT_TRUE(Append(*store, row).ok());
+  EXPECT_THAT(Rows(), SizeIs(accepted + 1));
+  cluster_->Execute("postgres", "DROP TABLESPACE small_" + database_);
+  EXPECT_EQ(umount2(small.c_str(), MNT_DETACH), 0);
 }
 
 TEST_F(PostgresStoreTest, AStoreThatLacksAPartOfItsLogIsNotOpened) {
