@@ -3,16 +3,11 @@
 // baseline, because the speed of a machine and its disk changes from second to second. Needs about
 // 5 GB in TMPDIR.
 #include <fcntl.h>
-#include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server_builder.h>
 #include <linux/magic.h>
-#include <sched.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -20,23 +15,19 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
-#include <latch>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
+#include "benchmark/ingest_report.h"
 #include "benchmark/load.h"
-#include "benchmark/no_op_service.h"
+#include "benchmark/quiet_models.h"
+#include "benchmark/servers.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "server/ingest/commit_queue.h"
-#include "server/process/options.h"
-#include "server/process/ready_file.h"
 #include "server/store/local/local_store.h"
 #include "support/server_process.h"
 #include "support/test_operation.h"
@@ -52,115 +43,6 @@ using Change = std::function<void(v1::Model&)>;
 double PerSecond(std::int64_t count, Clock::duration duration) {
   return static_cast<double>(count) / Seconds(duration).count();
 }
-
-// Serves with gRPC alone, without calibd's relay, until it is killed. The limits are calibd's,
-// including those from the environment.
-int RunNoOpServer(const std::string& ready_file) {
-  const std::array<const char*, 3> arguments{"no-op-server", "--listen", "127.0.0.1:0"};
-  const auto parsed = server::ParseOptions(arguments.size(), arguments.data());
-  const auto* const invocation = std::get_if<server::Invocation>(&parsed);
-  Check(invocation != nullptr, "the settings are invalid");
-  const server::Options& options = invocation->options;
-  NoOpService service(static_cast<int>(options.max_batches_in_flight));
-  int port = 0;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
-  builder.RegisterService(&service);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  Check(server != nullptr, "gRPC did not start");
-  const absl::Status written =
-      server::WriteReadyFile(ready_file, "127.0.0.1:" + std::to_string(port), "");
-  Check(written.ok(), written.ToString());
-  while (true) pause();
-}
-
-// Lets all threads of this process, and the programs that it starts, run only on these CPUs.
-void RunOn(const cpu_set_t& cpus) {
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
-    // A thread may have ended.
-    sched_setaffinity(std::stoi(thread.path().filename()), sizeof(cpus), &cpus);
-  }
-}
-
-cpu_set_t AllCpus() {
-  static const cpu_set_t kCpus = [] {
-    cpu_set_t cpus;
-    Check(sched_getaffinity(0, sizeof(cpus), &cpus) == 0, "the CPUs are unknown");
-    return cpus;
-  }();
-  return kCpus;
-}
-
-// CPU time of a server since its start.
-double CpuSeconds(const testing::ChildProcess& server) {
-  std::ifstream file("/proc/" + std::to_string(server.pid()) + "/stat");
-  std::string skipped;
-  for (int i = 0; i < 13; ++i) file >> skipped;
-  double user = 0;
-  double system = 0;
-  Check(static_cast<bool>(file >> user >> system), "the CPU time of a server is unknown");
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-// A calibd and a server that only acknowledges.
-class Servers {
- public:
-  // one_cpu: both servers run on the first CPU, and this process on the others.
-  explicit Servers(bool one_cpu = false) : one_cpu_(one_cpu) {
-    cpu_set_t others = AllCpus();
-    if (one_cpu) {
-      std::size_t first = 0;
-      while (!CPU_ISSET(first, &others)) ++first;
-      cpu_set_t only;
-      CPU_ZERO(&only);
-      CPU_SET(first, &only);
-      RunOn(only);
-      CPU_CLR(first, &others);
-      Check(CPU_COUNT(&others) > 0, "one CPU for the servers and one for the client are necessary");
-    }
-    calibd_ = testing::ServerProcess::Start();
-    Check(calibd_ != nullptr, "calibd did not start");
-    const std::filesystem::path ready = folder_.path() / "no-op.json";
-    no_op_.emplace(std::vector<std::string>{"/proc/self/exe", "no-op-server", ready.string()},
-                   folder_.path() / "no-op.txt");
-    Check(testing::WaitFor([&] { return std::filesystem::exists(ready); }),
-          "the no-op server did not start");
-    std::ifstream file(ready);
-    no_op_address_ = nlohmann::json::parse(file).at("grpc").get<std::string>();
-    if (one_cpu) RunOn(others);
-  }
-  ~Servers() {
-    if (one_cpu_) RunOn(AllCpus());
-  }
-  Servers(const Servers&) = delete;
-  Servers& operator=(const Servers&) = delete;
-
-  [[nodiscard]] const std::string& calibd() const { return calibd_->grpc_address(); }
-  [[nodiscard]] const std::string& no_op() const { return no_op_address_; }
-
-  [[nodiscard]] double CalibdCpuSeconds() const { return CpuSeconds(calibd_->process()); }
-  [[nodiscard]] double NoOpCpuSeconds() const { return CpuSeconds(*no_op_); }
-
-  // Bytes that calibd has passed to the kernel for its files. The kernel's own count of bytes on
-  // disk includes the whole page-cache folio of each small append, and varies between runs.
-  [[nodiscard]] std::int64_t WrittenBytes() const {
-    std::ifstream file("/proc/" + std::to_string(calibd_->process().pid()) + "/io");
-    for (std::string key; file >> key;) {
-      std::int64_t value = 0;
-      file >> value;
-      if (key == "wchar:") return value;
-    }
-    Die("the written bytes of calibd are unknown");
-  }
-
- private:
-  const bool one_cpu_;
-  testing::TemporaryFolder folder_;
-  std::unique_ptr<testing::ServerProcess> calibd_;
-  std::optional<testing::ChildProcess> no_op_;
-  std::string no_op_address_;
-};
 
 // Predictions with ids, each batch followed by one with its labels.
 class LabelledLater {
@@ -248,78 +130,6 @@ class LabelledLater {
   std::int64_t runs_ = 0;
 };
 
-// Acknowledgements of unary calls.
-struct Acknowledgements {
-  std::vector<double> milliseconds;
-  std::int64_t calls = 0;
-  std::int64_t refused = 0;
-  // Why the last refused call was refused.
-  std::string error;
-
-  void Add(const Acknowledgements& other) {
-    milliseconds.insert(milliseconds.end(), other.milliseconds.begin(), other.milliseconds.end());
-    calls += other.calls;
-    refused += other.refused;
-    if (other.refused > 0) error = other.error;
-  }
-};
-
-// Calls Observe with 10 rows at regular times, whether or not the calls before are acknowledged.
-// The calls of the first second are not reported.
-Acknowledgements CallObserve(const std::string& address, const std::string& model,
-                             Clock::time_point begin, Seconds interval, Seconds duration) {
-  const auto warmup = static_cast<std::size_t>(Seconds(1) / interval);
-  struct Call {
-    grpc::ClientContext context;
-    v1::ObserveRequest request;
-    v1::ObserveResponse response;
-    Clock::time_point begin;
-    Clock::time_point end;
-    grpc::Status status;
-  };
-  const auto stub = v1::IngestService::NewStub(Connect(address));
-  Batches batches(10, 10, /*float32=*/false, 1);
-  std::vector<Call> calls(warmup + static_cast<std::size_t>(duration / interval));
-  std::latch pending(static_cast<std::ptrdiff_t>(calls.size()));
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    Call& call = calls[i];
-    call.request.set_model(model);
-    *call.request.mutable_observations() = batches.Next().batch().observations();
-    call.begin =
-        begin + std::chrono::duration_cast<Clock::duration>(static_cast<double>(i) * interval);
-    std::this_thread::sleep_until(call.begin);
-    stub->async()->Observe(&call.context, &call.request, &call.response,
-                           [&call, &pending](const grpc::Status& status) {
-                             call.end = Clock::now();
-                             call.status = status;
-                             pending.count_down();
-                           });
-  }
-  pending.wait();
-  Acknowledgements result;
-  for (const Call& call : std::span(calls).subspan(warmup)) {
-    ++result.calls;
-    if (call.status.ok()) {
-      result.milliseconds.push_back(1e3 * Seconds(call.end - call.begin).count());
-    } else {
-      ++result.refused;
-      result.error = call.status.error_message();
-    }
-  }
-  return result;
-}
-
-constexpr Load::Options kSaturating{.rows = 2048, .models = 16};
-
-// Streams to this number of models until it is killed.
-int RunLoad(const std::string& address, std::size_t models) {
-  Load::Options options = kSaturating;
-  options.models = models;
-  Load load(address, options);
-  std::cout << "streaming" << std::endl;
-  while (true) load.PredictionsPerSecond(Seconds(3600));
-}
-
 // One transaction after another, each posted by the one before.
 double StoreCommitsPerSecond(server::CommitQueue& queue, Seconds duration) {
   const std::string blob(kBlobBytes, 'x');
@@ -355,66 +165,9 @@ double FileSyncsPerSecond(int file, Seconds duration) {
   return PerSecond(syncs, Clock::now() - begin);
 }
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-// Measures rows of the tables, prints them and keeps their numbers.
-class Report {
- public:
-  // filter: part of the names of the rows that are measured.
-  Report(int rounds, Seconds seconds, std::string filter)
-      : rounds_(rounds), seconds_(seconds), filter_(std::move(filter)) {}
-
-  // Units per second, measured for this time.
-  using Measure = std::function<double(Seconds)>;
-
-  [[nodiscard]] bool Includes(const std::string& name) const {
-    return name.find(filter_) != std::string::npos;
-  }
-
-  // Measures calibd and its baseline in turn. Returns the numbers of a row.
-  [[nodiscard]] nlohmann::ordered_json Compare(const std::string& baseline_name,
-                                               const Measure& calibd,
-                                               const Measure& baseline) const {
-    calibd(seconds_ / 2);
-    baseline(seconds_ / 2);
-    std::vector<double> calibd_each;
-    std::vector<double> baseline_each;
-    std::vector<double> ratios;
-    for (int round = 0; round < rounds_; ++round) {
-      calibd_each.push_back(std::round(calibd(seconds_)));
-      baseline_each.push_back(std::round(baseline(seconds_)));
-      ratios.push_back(calibd_each.back() / baseline_each.back());
-    }
-    return {{"baseline", baseline_name},
-            {"calibd_per_second", calibd_each},
-            {"baseline_per_second", baseline_each},
-            {"median_per_second", Median(calibd_each)},
-            {"median_baseline_per_second", Median(baseline_each)},
-            {"median_ratio", Median(ratios)}};
-  }
-
-  void Add(const std::string& name, nlohmann::ordered_json row) {
-    std::cerr << name << ' ' << row.dump() << std::endl;
-    rows_[name] = std::move(row);
-  }
-
-  [[nodiscard]] const nlohmann::ordered_json& rows() const { return rows_; }
-  [[nodiscard]] Seconds seconds() const { return seconds_; }
-
- private:
-  const int rounds_;
-  const Seconds seconds_;
-  const std::string filter_;
-  nlohmann::ordered_json rows_;
-};
-
 // The default declaration, compared with gRPC alone.
 void CompareDefault(const std::string& name, const Load::Options& options, bool one_cpu,
-                    Report& report) {
+                    IngestReport& report) {
   if (!report.Includes(name)) return;
   const Servers servers(one_cpu);
   for (std::size_t i = 0; i < options.models; ++i) {
@@ -422,17 +175,22 @@ void CompareDefault(const std::string& name, const Load::Options& options, bool 
   }
   Load calibd(servers.calibd(), options);
   Load no_op(servers.no_op(), options);
+  Load durable(servers.durable_no_op(), options);
   const double calibd_cpu = servers.CalibdCpuSeconds();
   const double no_op_cpu = servers.NoOpCpuSeconds();
+  const double durable_cpu = servers.DurableNoOpCpuSeconds();
   nlohmann::ordered_json row = report.Compare(
       "gRPC alone", [&](Seconds s) { return calibd.PredictionsPerSecond(s); },
-      [&](Seconds s) { return no_op.PredictionsPerSecond(s); });
+      [&](Seconds s) { return no_op.PredictionsPerSecond(s); },
+      [&](Seconds s) { return durable.PredictionsPerSecond(s); });
   row["predictions"] = calibd.predictions();
   const auto microseconds = [](double cpu, const Load& load) {
     return 1e6 * cpu / static_cast<double>(load.predictions());
   };
   row["cpu_us_per_prediction"] = microseconds(servers.CalibdCpuSeconds() - calibd_cpu, calibd);
   row["baseline_cpu_us_per_prediction"] = microseconds(servers.NoOpCpuSeconds() - no_op_cpu, no_op);
+  row["durable_cpu_us_per_prediction"] =
+      microseconds(servers.DurableNoOpCpuSeconds() - durable_cpu, durable);
   // A Normal forecast has two values.
   row["payload_bytes_per_prediction"] = 8 * (options.class_count == 0 ? 2 : options.class_count);
   row["written_bytes_per_prediction"] = std::llround(static_cast<double>(servers.WrittenBytes()) /
@@ -442,7 +200,7 @@ void CompareDefault(const std::string& name, const Load::Options& options, bool 
 
 // A change of the default, compared with the default: four streams to one model.
 void CompareWithDefault(const std::string& name, const Load::Options& options, const Change& change,
-                        Report& report) {
+                        IngestReport& report) {
   if (!report.Includes(name)) return;
   Load::Options default_options = options;
   default_options.float32 = false;
@@ -463,7 +221,7 @@ std::string Contents(const std::filesystem::path& path) {
 }
 
 // TLS with a certificate of the client, compared with plain text: one stream to one model.
-void CompareTls(Report& report) {
+void CompareTls(IngestReport& report) {
   const std::string name = "tls/m=10/rows=2048";
   if (!report.Includes(name)) return;
   const testing::TemporaryFolder folder;
@@ -501,7 +259,7 @@ void CompareTls(Report& report) {
   report.Add(name, std::move(row));
 }
 
-void CompareLabelsLater(Report& report) {
+void CompareLabelsLater(IngestReport& report) {
   const std::string name = "labels-later/m=10/rows=256";
   if (!report.Includes(name)) return;
   const Servers servers;
@@ -513,51 +271,7 @@ void CompareLabelsLater(Report& report) {
                        [&](Seconds s) { return at_once.PredictionsPerSecond(s); }));
 }
 
-// Models with few predictions next to models whose producers send as fast as they can from another
-// process, each over its own connection.
-void MeasureQuietModels(const std::string& name, std::size_t quiet_models, Seconds interval,
-                        std::size_t busy_models, Report& report) {
-  if (!report.Includes(name)) return;
-  const Servers servers;
-  const auto quiet = [](std::size_t i) { return "models/quiet-" + std::to_string(i); };
-  for (std::size_t i = 0; i < quiet_models; ++i) CreateModel(servers.calibd(), quiet(i), 10);
-  for (std::size_t i = 0; i < busy_models; ++i) {
-    CreateModel(servers.calibd(), Load::ModelName(i), kSaturating.class_count);
-  }
-  const testing::TemporaryFolder folder;
-  const auto measure = [&](const std::string& address) -> nlohmann::ordered_json {
-    const testing::ChildProcess load(
-        {"/proc/self/exe", "load", address, std::to_string(busy_models)},
-        folder.path() / "load.txt");
-    Check(testing::WaitFor([&] { return load.Output() == "streaming\n"; }), "there is no load");
-    std::vector<Acknowledgements> results(quiet_models);
-    std::vector<std::jthread> callers;
-    const auto begin = Clock::now();
-    for (std::size_t i = 0; i < quiet_models; ++i) {
-      callers.emplace_back([&, i] {
-        const auto phase = static_cast<double>(i) / static_cast<double>(quiet_models) * interval;
-        results[i] = CallObserve(address, quiet(i),
-                                 begin + std::chrono::duration_cast<Clock::duration>(phase),
-                                 interval, 6 * report.seconds());
-      });
-    }
-    callers.clear();
-    Acknowledgements all;
-    for (const Acknowledgements& result : results) all.Add(result);
-    std::ranges::sort(all.milliseconds);
-    nlohmann::ordered_json row{{"calls", all.calls}, {"refused", all.refused}};
-    if (all.refused > 0) row["error"] = all.error;
-    if (const std::size_t n = all.milliseconds.size(); n > 0) {
-      row["p50_ms"] = all.milliseconds[n / 2];
-      row["p99_ms"] = all.milliseconds[n * 99 / 100];
-    }
-    return row;
-  };
-  nlohmann::ordered_json calibd = measure(servers.calibd());
-  report.Add(name, {{"calibd", std::move(calibd)}, {"gRPC alone", measure(servers.no_op())}});
-}
-
-void CompareCommits(Report& report) {
+void CompareCommits(IngestReport& report) {
   const std::string name = "commit/KiB=" + std::to_string(kBlobBytes >> 10);
   if (!report.Includes(name)) return;
   const testing::TemporaryFolder folder;
@@ -575,7 +289,7 @@ void CompareCommits(Report& report) {
   close(file);
 }
 
-void MeasureAll(Report& report) {
+void MeasureAll(IngestReport& report) {
   struct Row {
     std::string name;
     std::size_t models = 1;
@@ -592,8 +306,7 @@ void MeasureAll(Report& report) {
                    true, report);
   }
   CompareDefault("one-model/m=1000/rows=128", {.class_count = 1000, .rows = 128}, false, report);
-  MeasureQuietModels("quiet-model", 1, Seconds(0.02), kSaturating.models, report);
-  MeasureQuietModels("50-quiet-models", 50, Seconds(0.1), 1, report);
+  MeasureQuietModels(report);
   const Change disable = [](v1::Model& model) { model.mutable_monitoring()->set_disabled(true); };
   const Change linear = [&](v1::Model& model) {
     disable(model);
@@ -645,20 +358,24 @@ int Main(int argc, char** argv) {
   std::string ready_file;
   auto* const no_op_server = app.add_subcommand("no-op-server", "The baseline of ingestion");
   no_op_server->add_option("READY_FILE", ready_file)->required();
+  std::string log_file;
+  no_op_server->add_option("LOG_FILE", log_file);
   std::string address;
   auto* const load = app.add_subcommand("load", "Streams to models until it is killed");
   load->add_option("ADDRESS", address)->required();
   std::size_t models = 1;
   load->add_option("MODELS", models)->required();
+  std::size_t rows = 1;
+  load->add_option("ROWS", rows)->required();
   CLI11_PARSE(app, argc, argv);
-  if (no_op_server->parsed()) return RunNoOpServer(ready_file);
-  if (load->parsed()) return RunLoad(address, models);
+  if (no_op_server->parsed()) return RunNoOpServer(ready_file, log_file);
+  if (load->parsed()) return RunLoad(address, models, rows);
 
   const testing::TemporaryFolder folder;
   struct statfs file_system {};
   Check(statfs(folder.path().c_str(), &file_system) == 0 && file_system.f_type != TMPFS_MAGIC,
         folder.path().string() + " is not on a disk; set TMPDIR to a folder that is");
-  Report report(rounds, Seconds(seconds), filter);
+  IngestReport report(rounds, Seconds(seconds), filter);
   MeasureAll(report);
   Check(!report.rows().empty(),
         "no row has " + filter + " in its name; docs/performance.md lists them");

@@ -137,20 +137,25 @@ def core_table(result):
 
 
 def default_table(rows):
+    shown = {name: row for name, row in rows.items() if row.get("baseline") == "gRPC alone"}
+    # Older results do not have it.
+    durable = all("median_durable_ratio" in row for row in shown.values())
     lines = []
-    for name, row in rows.items():
-        if row.get("baseline") == "gRPC alone":
-            lines.append([f"`{name}`", rate(row["median_per_second"]),
-                          rate(row["median_baseline_per_second"]), f"{row['median_ratio']:.2f}",
-                          f"{row['payload_bytes_per_prediction']} B",
-                          f"{row['written_bytes_per_prediction']} B"])
-    return table(["row", "calibd", "gRPC alone", "ratio", "payload of a prediction",
+    for name, row in shown.items():
+        lines.append([f"`{name}`", rate(row["median_per_second"]),
+                      rate(row["median_baseline_per_second"]), f"{row['median_ratio']:.2f}",
+                      *([rate(row["median_durable_per_second"]),
+                         f"{row['median_durable_ratio']:.2f}"] if durable else []),
+                      f"{row['payload_bytes_per_prediction']} B",
+                      f"{row['written_bytes_per_prediction']} B"])
+    return table(["row", "calibd", "gRPC alone", "ratio",
+                  *(["gRPC and a file", "ratio"] if durable else []), "payload of a prediction",
                   "written to files"], lines)
 
 
 def quiet_table(rows):
     lines = []
-    for name in ("quiet-model", "50-quiet-models"):
+    for name in (name for name in rows if "quiet-model" in name):
         for server, row in rows[name].items():
             times = [f"{row[key]:.1f} ms" if key in row else "" for key in ("p50_ms", "p99_ms")]
             lines.append([f"`{name}`", server, *times, row["refused"], row["calls"]])
