@@ -127,7 +127,7 @@ struct Server::Parts {
         tls(std::move(the_tls)),
         call_memory(static_cast<std::size_t>(options.call_memory_bytes)),
         response_memory(call_memory),
-        writers("calibd-writer", ThreadCount(options.writer_threads)),
+        writers("calibd-writer", ThreadCount(options.writer_threads), /*nice=*/0, /*for_brief=*/1),
         registry(
             {.max_models = static_cast<std::size_t>(options.max_models),
              .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
@@ -158,7 +158,7 @@ struct Server::Parts {
               .operations = options.max_test_operations},
              computers, compute_threads, small_computers),
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
-        streams(static_cast<std::size_t>(options.max_ingest_streams)),
+        streams(static_cast<std::size_t>(options.max_ingest_streams), UsableCpus()),
         history(store, [this](const absl::Status& damage) { health.ReportDamage(damage); }),
         audit(std::move(the_audit)),
         access(std::move(the_access)),

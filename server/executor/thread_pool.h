@@ -20,9 +20,13 @@ namespace calibd::server {
 // The queue is unbounded, so callers must bound it. Posted tasks must not throw. Thread-safe.
 class ThreadPool {
  public:
+  // Whether a task takes less than a millisecond.
+  enum class Length { kAny, kBrief };
+
   // name: name of the threads as the system shows it, at most 15 bytes. nice: added to the niceness
-  // of the threads, 0..19.
-  ThreadPool(const std::string& name, std::size_t threads, int nice = 0);
+  // of the threads, 0..19. for_brief: number of threads in addition that only run brief tasks, so
+  // that these do not wait for a thread with a long one, from which the system takes the CPU.
+  ThreadPool(const std::string& name, std::size_t threads, int nice = 0, std::size_t for_brief = 0);
   // Calls Stop().
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -33,12 +37,16 @@ class ThreadPool {
 
   // Returns false, and destroys the task, if all threads have ended.
   bool Post(std::function<void()> task);
+  struct Task {
+    std::function<void()> run;
+    Length length = Length::kAny;
+  };
   // A unit of a flow is a nanosecond on a thread. The caller advances the flow after the task.
-  using Queue = FairQueue<std::function<void()>>;
-  bool Post(std::function<void()> task, Queue::Flow& flow);
+  using Queue = FairQueue<Task>;
+  bool Post(Task task, Queue::Flow& flow);
 
   // Returns true if there is work for every thread without the help of ParallelFor: at least as
-  // many tasks wait as there are threads.
+  // many tasks wait as there are threads for all tasks.
   [[nodiscard]] bool HasBacklog();
 
   // Calls body(0) .. body(count - 1) once each, in this order, on the calling thread and on at most
@@ -48,13 +56,20 @@ class ThreadPool {
                    std::size_t helpers = std::numeric_limits<std::size_t>::max());
 
  private:
-  void Run(const std::string& name, int nice);
+  void Run(const std::string& name, int nice, Length length);
+  // Runs the task after all that are in the queue. Destroys it if all threads have ended.
+  void PostLast(std::function<void()> task);
+  // Wakes a thread for the task that is next. Requires mutex_.
+  void WakeLocked();
 
+  const std::size_t for_all_;  // number of threads that run all tasks
   std::mutex mutex_;
   std::condition_variable ready_;
-  Queue tasks_;              // guarded by mutex_
-  bool stopping_ = false;    // guarded by mutex_
-  std::size_t running_ = 0;  // guarded by mutex_; threads that have not ended
+  std::condition_variable ready_brief_;  // of the threads that only run brief tasks
+  Queue tasks_;                          // guarded by mutex_
+  bool stopping_ = false;                // guarded by mutex_
+  std::size_t running_;                  // guarded by mutex_; threads that have not ended
+  std::size_t idle_ = 0;                 // guarded by mutex_; those for all tasks that wait
   std::vector<std::thread> threads_;
 };
 
@@ -67,11 +82,12 @@ class Strand {
   explicit Strand(ThreadPool& pool);
 
   // May throw bad_alloc, after which the task does not run.
-  void Post(std::function<void()> task);
+  void Post(std::function<void()> task, ThreadPool::Length length = ThreadPool::Length::kAny);
 
  private:
   struct State;
-  static void Run(const std::shared_ptr<State>& state);
+  // length: of all tasks that are run before the strand gets another thread.
+  static void Run(const std::shared_ptr<State>& state, ThreadPool::Length length);
 
   std::shared_ptr<State> state_;
 };

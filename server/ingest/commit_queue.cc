@@ -26,6 +26,8 @@ constexpr std::size_t kTransactionBytes = std::size_t{4} << 20;
 constexpr std::size_t kSharedTransactionBytes = std::size_t{1} << 20;
 constexpr std::chrono::seconds kSharedTime{1};
 constexpr std::size_t kTaskBytes = std::size_t{256} << 10;
+// A task of a strand with at most this many bytes is brief.
+constexpr std::size_t kBriefBytes = std::size_t{16} << 10;
 // The cost of an operation in addition to its bytes, in bytes.
 constexpr std::size_t kOperationCost = std::size_t{1} << 10;
 // A transaction may have this many operations even if there is no memory for more.
@@ -258,9 +260,12 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
   const auto post = [&] {
     for (const Task& task : tasks) {
       Strand* const strand = task.last->strand();
-      strand->Post([this, strand, last = task.number] {
-        HandleError(Guard([&] { ApplyFinished(strand, last); }));
-      });
+      const bool brief = task.bytes <= kBriefBytes;
+      strand->Post(
+          [this, strand, last = task.number, bytes = brief ? kBriefBytes : kTaskBytes] {
+            HandleError(Guard([&] { ApplyFinished(strand, last, bytes); }));
+          },
+          brief ? ThreadPool::Length::kBrief : ThreadPool::Length::kAny);
     }
     tasks.clear();
     newest.clear();
@@ -299,7 +304,8 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
   HandleError(Guard(post));
 }
 
-void CommitQueue::ApplyFinished(const Strand* strand, std::uint64_t number) {
+void CommitQueue::ApplyFinished(const Strand* strand, std::uint64_t number,
+                                std::size_t most_bytes) {
   std::vector<std::shared_ptr<Operation>> operations;
   {
     const std::lock_guard lock(finished_mutex_);
@@ -310,7 +316,7 @@ void CommitQueue::ApplyFinished(const Strand* strand, std::uint64_t number) {
     // The queue is empty after a lack of memory.
     if (queue.empty() || queue.front().number > number) return;
     std::size_t bytes = 0;
-    while (!queue.empty() && (queue.front().number <= number || bytes < kTaskBytes)) {
+    while (!queue.empty() && (queue.front().number <= number || bytes < most_bytes)) {
       bytes += queue.front().operation->bytes();
       operations.push_back(std::move(queue.front().operation));
       queue.pop_front();

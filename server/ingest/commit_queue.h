@@ -149,8 +149,8 @@ class CommitQueue {
   // Finishes the operations and passes them to their strands.
   void PassOn(Operations operations, const absl::Status& committed);
   // Runs on the strand: applies the operation with this number and those before it, and later ones
-  // too as long as the task stays small.
-  void ApplyFinished(const Strand* strand, std::uint64_t number);
+  // too as long as they have fewer bytes together.
+  void ApplyFinished(const Strand* strand, std::uint64_t number, std::size_t most_bytes);
   void Apply(Operations operations);
   void Count(const absl::Status& committed, bool to_catalog,
              std::chrono::duration<double> duration);

@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_INGEST_OPEN_STREAMS_H_
 #define CALIBD_SERVER_INGEST_OPEN_STREAMS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,7 +23,10 @@ class OpenStreams {
   // Ends a stream with an error, on any thread. Must not call functions of OpenStreams.
   using End = std::function<void(const absl::Status&)>;
 
-  explicit OpenStreams(std::size_t max_streams) : max_streams_(max_streams) {}
+  // cpus: number of CPUs that serve the streams.
+  OpenStreams(std::size_t max_streams, std::size_t cpus)
+      : max_streams_(max_streams),
+        most_unsettled_(kReadAheadPerCpu * static_cast<std::int64_t>(cpus)) {}
 
   // Adds a new stream and returns its number. Errors: Unavailable while draining;
   // ResourceExhausted.
@@ -40,6 +44,17 @@ class OpenStreams {
 
   [[nodiscard]] std::size_t count() const;
 
+  // A stream reports each batch that it has read, and each one that is settled.
+  void BatchRead() noexcept { ++unsettled_; }
+  void BatchSettled() noexcept { --unsettled_; }
+  // Whether a stream with this number of unsettled batches may read a message. Every stream may
+  // have a few, and those that have more share the rest: a batch of a quiet model waits on its way
+  // behind those that were read before. A stream that may not read asks again when one of its
+  // batches is settled.
+  [[nodiscard]] bool MayRead(std::int64_t unsettled) const noexcept {
+    return unsettled < kLeastReadAhead || unsettled_ < most_unsettled_;
+  }
+
  private:
   struct Stream {
     End end;
@@ -51,7 +66,14 @@ class OpenStreams {
 
   void EndWhere(const std::function<bool(const Stream&)>& condition, const absl::Status& status);
 
+  static constexpr std::int64_t kLeastReadAhead = 8;
+  // A CPU takes at least 10 ms for so many batches, which is longer than most commits. With fewer,
+  // a commit has fewer batches, so that each of them costs more.
+  static constexpr std::int64_t kReadAheadPerCpu = 512;
+
   const std::size_t max_streams_;
+  const std::int64_t most_unsettled_;
+  std::atomic<std::int64_t> unsettled_ = 0;
   mutable std::mutex mutex_;
   bool draining_ = false;                   // guarded by mutex_
   std::int64_t next_stream_ = 1;            // guarded by mutex_

@@ -310,12 +310,14 @@ absl::Status ObservationStream::HandleBatch(std::int64_t sequence, LogRow batch,
       [self = shared_from_this(), sequence](const Settlement& settlement) {
         const std::lock_guard lock(self->mutex_);
         --self->in_flight_;
+        self->parts_.streams.BatchSettled();
         self->GuardLocked(Stage::kAnswer, [&] { return self->OnSettled(sequence, settlement); });
       },
       std::move(room));
   // The batch cannot be settled before the lock is released.
   last_sequence_ = sequence;
   ++in_flight_;
+  parts_.streams.BatchRead();
   return absl::OkStatus();
 }
 
@@ -402,7 +404,7 @@ void ObservationStream::AdvanceLocked() {
 void ObservationStream::ReadLocked() {
   const auto unsettled = in_flight_ + static_cast<std::int64_t>(queue_.size());
   if (phase_ == Phase::kOpening || finish_requested_ || reading_ ||
-      unsettled >= limits_.max_batches_in_flight) {
+      unsettled >= limits_.max_batches_in_flight || !parts_.streams.MayRead(in_flight_)) {
     return;
   }
   reading_ = true;

@@ -118,7 +118,7 @@ class ApiTest : public ::testing::Test {
       computers_,
       1,
       small_computers_};
-  server::OpenStreams streams_{1};
+  server::OpenStreams streams_{1, 1};
   server::HistoryReader history_{engine_.store()};
   server::AuditLog audit_;
   server::AccessControl access_{audit_};

@@ -14,6 +14,8 @@
 namespace calibd::server {
 namespace {
 
+constexpr std::chrono::seconds kPoolDeadline{60};
+
 TEST(ThreadPoolTest, ParallelForCallsEveryIndexOnceEvenFromATaskOfThePool) {
   ThreadPool pool("test", 3);
   std::vector<std::promise<void>> done(4);
@@ -73,6 +75,40 @@ TEST(ThreadPoolTest, StopRunsQueuedTasks) {
   }
   pool.Stop();
   EXPECT_EQ(ran, 100);
+}
+
+TEST(StrandTest, ABriefTaskDoesNotWaitForALongOne) {
+  std::promise<void> is_over;
+  std::promise<void> ran;
+  ThreadPool pool("pool", 1, /*nice=*/0, /*for_brief=*/1);
+  pool.Post([over = is_over.get_future().share()] { over.wait(); });
+  Strand strand(pool);
+  strand.Post([&] { ran.set_value(); }, ThreadPool::Length::kBrief);
+  EXPECT_EQ(ran.get_future().wait_for(kPoolDeadline), std::future_status::ready);
+  is_over.set_value();
+}
+
+TEST(StrandTest, ALongTaskDoesNotTakeTheThreadOfBriefOnes) {
+  std::promise<void> is_over;
+  std::promise<void> ran;
+  std::atomic<bool> ran_long = false;
+  {
+    ThreadPool pool("pool", 1, /*nice=*/0, /*for_brief=*/1);
+    pool.Post([over = is_over.get_future().share()] { over.wait(); });
+    Strand first(pool);
+    Strand second(pool);
+    // The other tasks are posted before this one ends.
+    std::promise<void> all_posted;
+    first.Post([posted = all_posted.get_future().share()] { posted.wait(); },
+               ThreadPool::Length::kBrief);
+    first.Post([&] { ran_long = true; });
+    second.Post([&] { ran.set_value(); }, ThreadPool::Length::kBrief);
+    all_posted.set_value();
+    EXPECT_EQ(ran.get_future().wait_for(kPoolDeadline), std::future_status::ready);
+    EXPECT_FALSE(ran_long);
+    is_over.set_value();
+  }
+  EXPECT_TRUE(ran_long);
 }
 
 TEST(StrandTest, TasksPostedAfterTheStopAreDestroyed) {
