@@ -44,7 +44,8 @@ RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const Log
   }
   bytes_ = row_.bytes() + encoded_bytes;
   std::size_t late = 0;
-  if (const RowValues* const values = row_.values(); values != nullptr && values->labelled() > 0) {
+  const RowValues* const values = row_.values();
+  if (values != nullptr && !values->times_s.empty() && values->labelled() > 0) {
     // A snapshot is posted as soon as many additions to closed buckets wait for it, and only rows
     // that are in the queue by then are applied before it is stored. They therefore bound how many
     // additions there are meanwhile.
