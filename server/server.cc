@@ -420,7 +420,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
           {.api = parts->api,
            .memory = parts->response_memory,
            .max_body_bytes = static_cast<std::size_t>(options.max_message_bytes),
-           .max_event_streams = static_cast<std::size_t>(options.max_http_connections) / 4},
+           .max_event_streams = static_cast<std::size_t>(options.max_http_connections) / 4,
+           .parsing_threads = ThreadCount(options.writer_threads),
+           // Half of what one address may use.
+           .parsing_bytes = static_cast<std::size_t>(options.call_memory_bytes) / 8},
           parts->tls.get()));
   CALIBD_ASSIGN_OR_RETURN(
       parts->grpc,

@@ -263,7 +263,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     Write(LogIn(body_->get(), request_.body, endpoint_.handlers_.access, client_), false);
   }
 
-  // Posts the call to the thread that parses requests.
+  // Posts the call to a thread that parses requests.
   void Serve(const beast::error_code& error) {
     if (error) {
       FailToRead(error);
@@ -295,11 +295,12 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
                                        if (const auto self = weak.lock()) self->Continue();
                                      });
                                    });
-    Strand& queue = body_memory_ != nullptr ? queues_->with_body : queues_->without_body;
-    queue.Post([&api = endpoint_.api_.api, route = route_, call = call_, peer = client_.address,
-                http_request = std::make_shared<const JsonRequest>(std::move(request_)),
-                // Released once the request is passed on; null without a body.
-                memory = std::shared_ptr<CallReservation>(std::move(body_memory_))] {
+    const std::size_t bytes = request_.body.size();
+    const bool has_body = body_memory_ != nullptr;
+    auto task = [&api = endpoint_.api_.api, route = route_, call = call_, peer = client_.address,
+                 http_request = std::make_shared<const JsonRequest>(std::move(request_)),
+                 // Released once the request is passed on; null without a body.
+                 memory = std::shared_ptr<CallReservation>(std::move(body_memory_))] {
       const char* const part = memory != nullptr ? "HttpBody" : "Http";
       absl::Status status = Guarded(part, Stage::kStart, [&]() -> absl::Status {
         if (memory != nullptr) {
@@ -308,7 +309,16 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
         return route->serve(api, *http_request, peer, call);
       });
       if (!status.ok()) call->End(std::move(status), nullptr);
-    });
+    };
+    if (!has_body) {
+      queues_->without_body.Post(std::move(task));
+    } else if (bytes <= endpoint_.api_.parsing_bytes / endpoint_.api_.parsing_threads /
+                            route_->memory_per_byte) {
+      endpoint_.small_bodies_.Post({.run = std::move(task)}, queues_->small_bodies);
+      queues_->small_bodies += bytes;
+    } else {
+      queues_->large_bodies.Post(std::move(task));
+    }
     stream_.tcp().expires_never();
     Wait();
   }
@@ -528,7 +538,8 @@ HttpEndpoint::HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, c
       api_(api),
       tls_(tls),
       event_streams_(api.max_event_streams),
-      slots_(SlotLimits(max_connections)) {}
+      slots_(SlotLimits(max_connections)),
+      small_bodies_("calibd-json", api.parsing_threads) {}
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::string& listen,
                                                                   std::size_t max_connections,
@@ -589,7 +600,7 @@ std::shared_ptr<HttpEndpoint::Queues> HttpEndpoint::QueuesOf(const std::string& 
   std::erase_if(queues_, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<Queues>& known = queues_[peer];
   std::shared_ptr<Queues> queues = known.lock();
-  if (queues == nullptr) known = queues = std::make_shared<Queues>(with_body_, without_body_);
+  if (queues == nullptr) known = queues = std::make_shared<Queues>(large_bodies_, without_body_);
   return queues;
 }
 

@@ -32,13 +32,18 @@ struct HttpApi {
   std::size_t max_body_bytes = 0;
   // Maximum number of streams of events that are open at a time. Callers share them (FairShares).
   std::size_t max_event_streams = 0;
+  // Number of threads that parse small bodies, at least 1, and the bytes that they may take
+  // together.
+  std::size_t parsing_threads = 1;
+  std::size_t parsing_bytes = 0;
 };
 
-// Answers HTTP requests (AnswerRequest, JsonRoutes) on a thread of its own. Another one parses the
-// bodies, so that one is parsed at a time, and a third serves calls without a body; the addresses
-// take turns on each. Headers of up to 8 KiB must arrive within 5 seconds, and bodies within 30.
-// The memory of a body is reserved before it is read. A connection is idle, and may be evicted for
-// another one, unless it has sent a complete request and not yet taken the response.
+// Answers HTTP requests (AnswerRequest, JsonRoutes) on a thread of its own. Some threads parse
+// small bodies at the same time. Another one parses large bodies, whose parsing takes much memory,
+// one at a time, and one serves calls without a body. The addresses take turns on each. Headers of
+// up to 8 KiB must arrive within 5 seconds, and bodies within 30. The memory of a body is reserved
+// before it is read. A connection is idle, and may be evicted for another one, unless it has sent a
+// complete request and not yet taken the response.
 class HttpEndpoint {
  public:
   // max_connections: at most half of them from one address (ConnectionSlots). handlers: called on
@@ -63,8 +68,10 @@ class HttpEndpoint {
 
   // The calls of one address, which wait to be parsed.
   struct Queues {
-    Queues(ThreadPool& bodies, ThreadPool& others) : with_body(bodies), without_body(others) {}
-    Strand with_body;
+    Queues(ThreadPool& bodies, ThreadPool& others) : large_bodies(bodies), without_body(others) {}
+    // The share of the threads for small bodies, in bytes that were parsed.
+    ThreadPool::Queue::Flow small_bodies = 0;
+    Strand large_bodies;
     Strand without_body;
   };
 
@@ -94,7 +101,8 @@ class HttpEndpoint {
   boost::asio::io_context context_{1};
   std::string address_;
   std::thread thread_;
-  ThreadPool with_body_{"calibd-json", 1};
+  ThreadPool small_bodies_;
+  ThreadPool large_bodies_{"calibd-json-big", 1};
   ThreadPool without_body_{"calibd-json-get", 1};
 };
 

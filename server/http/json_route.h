@@ -51,8 +51,7 @@ struct JsonRoute {
   // The request is a CloudEvent.
   bool cloud_event = false;
   // Upper bound of the memory that a request occupies for one byte of its body while it is parsed
-  // and passed on, besides the body: an empty message in an array takes three bytes in JSON. One
-  // body is parsed at a time.
+  // and passed on, besides the body: an empty message in an array takes three bytes in JSON.
   std::size_t memory_per_byte = 32;
   // Parses a request; null for CloudEvents. Errors: InvalidArgument.
   absl::StatusOr<std::unique_ptr<google::protobuf::Message>> (*parse)(const JsonRequest& request) =

@@ -625,6 +625,35 @@ class JsonApiTest(unittest.TestCase):
         status, _, _ = server.post("/v1/models/bodies:observe", "x" * (MIB + 1))
         self.assertEqual(status, 413)
 
+    def test_bodies_of_one_address_are_parsed_at_the_same_time(self):
+        server = self.enterContext(JsonServer(CALIBD, "--writer-threads", "2"))
+        server.create("parallel")
+        body = {"observations": observations(2000)}
+
+        def seconds_of_parsers():
+            """CPU time of each thread that parses small bodies."""
+            times = []
+            for task in pathlib.Path(f"/proc/{server.pid}/task").iterdir():
+                if (task / "comm").read_text(encoding="utf-8").strip() == "calibd-json":
+                    times.append(int((task / "schedstat").read_text(encoding="utf-8").split()[0]) / 1e9)
+            return times
+
+        def sent_by_four():
+            with concurrent.futures.ThreadPoolExecutor(4) as clients:
+                answers = [clients.submit(server.post, "/v1/models/parallel:observe", body)
+                           for _ in range(16)]
+            return {answer.result()[0] for answer in answers}
+
+        self.assertEqual(len(seconds_of_parsers()), 2)
+        statuses = set()
+
+        def both_have_parsed():
+            statuses.update(sent_by_four())
+            return min(seconds_of_parsers()) > 0.005
+
+        self.assertTrue(wait_for(both_have_parsed))
+        self.assertEqual(statuses, {200})
+
     def test_a_client_may_wait_before_it_sends_a_body(self):
         self.server.create("waits")
         body = json.dumps({"observations": observations(1)}).encode()
