@@ -170,7 +170,7 @@ absl::Status EvaluateForecastModel(const ApiParts& parts, const v1::EvaluateRequ
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
   job.needs_bandwidth = false;
-  job.remedy = "a smaller window or fewer replicates";
+  job.remedy = "a smaller window, fewer test_rows or fewer replicates";
   job.cost = [options = *options, kind, sizes](std::size_t n, std::size_t threads) {
     return JobCost{.memory_bytes = ForecastEvaluationMemory(n, kind, options, sizes, threads),
                    .operations = ForecastEvaluationOperations(n, kind, options, sizes)};
@@ -185,12 +185,12 @@ absl::Status EvaluateForecastModel(const ApiParts& parts, const v1::EvaluateRequ
                                         .local_features = local_features};
     CALIBD_ASSIGN_OR_RETURN(const ForecastEvaluation evaluation,
                             EvaluateForecasts(kind, batch, options, covariates, control));
-    v1::ForecastEvaluation& proto = *result->mutable_evaluation()->mutable_forecast();
-    proto = convert::ToProto(evaluation, options, covariates, declaration->feature_names);
+    v1::Evaluation& answer = *result->mutable_evaluation();
+    answer = convert::ToProto(evaluation, options, covariates, declaration->feature_names);
+    v1::ForecastEvaluation& proto = *answer.mutable_forecast();
     proto.set_first_observation(sample.first_observation);
     proto.set_last_observation(sample.last_observation);
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
-    v1::Evaluation& answer = *result->mutable_evaluation();
     convert::Judge({.error_limit = declaration->monitoring.error_limit}, answer);
     *answer.mutable_elapsed() = Since(start);
     return absl::OkStatus();

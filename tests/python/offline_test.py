@@ -237,6 +237,15 @@ def test_forecasts_equal_those_of_the_server(client, request):
     found = local.message.forecast
     assert found.scores == served.scores and list(found.discrepancies) == list(served.discrepancies)
     assert local.over_limit
+    served = client.evaluate(request.node.name, seed=9, replicates=99, test_rows=200).message
+    some = calibd.evaluate_forecasts(forecasts, outcomes, seed=9, replicates=99, test_rows=200)
+    assert (some.message.observations, some.message.tested_observations) == (800, 200)
+    assert served.tested_observations == 200 and served.forecast.scores == found.scores
+    assert list(some.message.forecast.discrepancies) == list(served.forecast.discrepancies)
+    assert list(some.message.forecast.discrepancies) != list(found.discrepancies)
+    assert "200 of the 800 rows" in str(some) and "drawn at random" not in str(local)
+    with pytest.raises(calibd.InvalidArgument, match="test_rows"):
+        calibd.evaluate_forecasts(forecasts, outcomes, test_rows=1)
     quantiles = mean[:, np.newaxis] + 2 * np.array([-1.2815515655, 0, 1.2815515655])
     right = calibd.evaluate_forecasts(quantiles, outcomes, levels=[0.1, 0.5, 0.9], replicates=99)
     assert right.status != "OVER_LIMIT"

@@ -15,6 +15,7 @@
 #include "calibd/convert/forecast.h"
 #include "calibd/convert/loss.h"
 #include "calibd/convert/reading.h"
+#include "calibd/core/evaluation.h"
 #include "calibd/core/forecast_evaluation.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
@@ -48,6 +49,7 @@ struct EvaluateForecastsOptions {
   std::string outcome_kernel;
   std::int32_t replicates = kDefaultReplicates;
   NullHypothesis null = NullHypothesis::kForecast;
+  std::int32_t test_rows = static_cast<std::int32_t>(kDefaultTestRows);
   std::optional<std::uint64_t> seed;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   EvaluationGate fail_on;
@@ -77,6 +79,7 @@ absl::StatusOr<ExitCode> Report(const Context& context, const EvaluateForecastsO
       DecideByVerdict(convert::VerdictOf(answer, criteria), options.fail_on, criteria.error_limit);
   if (context.json()) {
     Json json = ToJson(answer.forecast());
+    json["testedObservations"] = absl::StrCat(answer.tested_observations());
     if (options.columns.drop_invalid) json["fileRows"] = ToJson(ToProto(changes));
     if (decision.has_value()) json["gate"] = ToJson(decision->gate);
     PrintJson(json);
@@ -101,6 +104,7 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateForecastsOptions& 
   request.set_window(options.window);
   request.set_replicates(options.replicates);
   request.set_null(convert::ToProto(options.null));
+  request.set_test_rows(options.test_rows);
   if (options.seed.has_value()) request.set_seed(*options.seed);
   if (options.threshold.has_value()) request.set_threshold(*options.threshold);
   if (options.threshold_alpha.has_value()) request.set_threshold_alpha(*options.threshold_alpha);
@@ -200,15 +204,14 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
                     [&](std::size_t rows) {
                       return SecondsOf([&] { return evaluate(rows, control(nullptr)).ok(); });
                     }},
-               "use fewer --replicates, at least 99");
+               "use fewer --test-rows, or fewer --replicates, at least 99");
   CALIBD_ASSIGN_OR_RETURN(
       const ForecastEvaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout,
                        [&](const auto& call) { return evaluate(n, control(call.on_progress)); }));
-  v1::Evaluation answer;
-  *answer.mutable_forecast() = convert::ToProto(evaluation, evaluation_options,
-                                                forecasts.covariates, options.columns.features);
-  return Report(context, options, KindName(forecasts.kind), kDefaultCoverageLimit, answer,
+  return Report(context, options, KindName(forecasts.kind), kDefaultCoverageLimit,
+                convert::ToProto(evaluation, evaluation_options, forecasts.covariates,
+                                 options.columns.features),
                 forecasts.changes);
 }
 
@@ -284,6 +287,12 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       ->add_option("--replicates", options->replicates,
                    "replicates of each test, 99..100000; default 999")
       ->check(CLI::Range(99, 100000));
+  command
+      ->add_option("--test-rows", options->test_rows,
+                   "number of rows that the tests, the discrepancies and the local calibration "
+                   "error use. If there are more, they are drawn at random with --seed. All else "
+                   "uses all rows; default 10000")
+      ->check(CLI::Range(2, 1000000000));
   AddEvaluationGate(*command, options->fail_on,
                     "the probability with which the e-value of the verdict rejects calibrated "
                     "forecasts");

@@ -221,6 +221,14 @@ std::string DescribeForecasts(const std::string& kind, const v1::Evaluation& ans
       "calibrated: simulated %d times with outcomes drawn from the forecasts, which is exact for "
       "every number of rows; seed %d.\n",
       first.replicates(), evaluation.seed());
+  if (answer.tested_observations() < answer.observations()) {
+    absl::StrAppendFormat(
+        &text,
+        "The tests%s use %d of the %d rows, drawn at random. All else uses all "
+        "rows. --test-rows sets the number.\n",
+        evaluation.has_local() ? " and the cases where the forecasts are wrong" : "",
+        answer.tested_observations(), answer.observations());
+  }
   if (!exact) {
     absl::StrAppend(&text,
                     "The discrepancies are tested by random signs instead, for their own form of "

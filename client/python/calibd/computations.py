@@ -56,7 +56,7 @@ class Computations:
         replicates: of the tests of the lenses, or of forecasts; 0: none. consistency_replicates: of
         the test of the first binned error of a model of classes; None: 999; 0: no test.
         test_rows: the number of rows that the tests and the estimates over pairs use, drawn at random
-        if the window has more; 0: 10000.
+        if the window has more; 0: 10000. For forecasts: those of tests, discrepancies and local error.
         reliability_classes: classes that get a diagram besides the top label; None: for two classes,
         class 1. local_features: some of the features of a model that forecasts a number; says where
         it is wrong by these alone. settings: all further fields of the request.

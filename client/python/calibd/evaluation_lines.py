@@ -30,6 +30,12 @@ def forecast_lines(evaluated: evaluation.ForecastEvaluation) -> list[tuple[str, 
     return lines + _local_lines(evaluated.local)
 
 
+def tested_lines(evaluated: evaluation.Evaluation) -> list[tuple[str, str]]:
+    """How many rows the tests use, if not all."""
+    tested, rows = evaluated.tested_observations, evaluated.observations
+    return [("tested", f"{tested} of the {rows} rows, drawn at random")] if tested < rows else []
+
+
 def simulated(test: evaluation.SimulatedStatistic) -> str:
     return (f"{test.value:.4g}, calibrated: below {test.replicate_upper_quantile:.3g} (95 %), "
             f"p = {test.p_value:.3g} for one look")

@@ -404,7 +404,7 @@ def evaluate_forecasts(forecasts: Any, outcomes: Any, *, levels: Sequence[float]
                        error_limit: float = _COVERAGE_ERROR_LIMIT, groups: Any = None,
                        features: Any = None, local_features: Sequence[str] = (),
                        threshold: float | None = None, null: Null | None = None,
-                       replicates: int | None = None, seed: int | None = None,
+                       replicates: int | None = None, test_rows: int = 0, seed: int | None = None,
                        significance_level: float = _SIGNIFICANCE_LEVEL,
                        settings: service.EvaluateRequest | None = None, threads: int | None = None,
                        on_progress: OnProgress | None = None) -> results.Evaluation:
@@ -420,6 +420,8 @@ def evaluate_forecasts(forecasts: Any, outcomes: Any, *, levels: Sequence[float]
     groups, features: a group for each row, and n x d numbers that are known of each case.
     local_features: names of columns of the features, or their numbers as text.
     threshold: also evaluates the decision whether the outcome reaches it.
+    test_rows: the number of rows that the tests, the discrepancies and the local calibration error use.
+      If there are more, they are drawn at random with the seed; all else uses all rows. 0 means 10000.
     """
     criteria = _criteria(error_limit, significance_level)
     kind, values, truths, _ = _forecast_values(forecasts, outcomes, levels, kind)
@@ -429,7 +431,8 @@ def evaluate_forecasts(forecasts: Any, outcomes: Any, *, levels: Sequence[float]
         raise errors.invalid("local_features", f"has {unknown[0]!r}, expected some of {names}")
     request = message(
         service.EvaluateRequest, replicates=_REPLICATES if replicates is None else replicates,
-        seed=_seed(seed), threshold=threshold, null=choose("null", null, choices.NULLS))
+        test_rows=test_rows, seed=_seed(seed), threshold=threshold,
+        null=choose("null", null, choices.NULLS))
     if settings is not None:
         expect("settings", settings, service.EvaluateRequest, "a message EvaluateRequest")
         request.MergeFrom(settings)

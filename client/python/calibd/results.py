@@ -17,7 +17,7 @@ from calibd.arguments import short_name
 from calibd.arrays import Classes
 from calibd.diagram import Band, Cell, Interval, Point, coverage_svg, reliability_svg
 from calibd.evaluation_lines import (action_lines, consistency_lines, count, forecast_lines, interval,
-                                     simulated, test_lines)
+                                     simulated, test_lines, tested_lines)
 from calibd.facts import Facts
 from calibd.reading_text import INDENT, reading_lines, reading_text, table_html, table_text, wrapped
 from calibd.v1 import calibration_service_pb2 as calibration
@@ -343,7 +343,7 @@ class Evaluation(_Judged[evaluation.Evaluation]):
     def _lines(self) -> list[tuple[str, str]]:
         lines = reading_lines(self.message.reading)[1:] + self._group_lines()
         if self.message.HasField("forecast"):
-            return lines + forecast_lines(self.message.forecast)
+            return lines + forecast_lines(self.message.forecast) + tested_lines(self.message)
         scores = self.message.scores
         lines += [("scores", f"accuracy {scores.accuracy:.4f}, log loss {scores.log_loss:.4f}, Brier "
                    f"{scores.brier:.4f}"),

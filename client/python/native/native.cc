@@ -214,9 +214,7 @@ py::tuple EvaluateForecasts(const std::string& kind_name, const std::vector<doub
         CALIBD_ASSIGN_OR_RETURN(
             const ForecastEvaluation evaluation,
             calibd::EvaluateForecasts(kind, batch, options, covariates, control));
-        v1::Evaluation answer;
-        *answer.mutable_forecast() =
-            convert::ToProto(evaluation, options, covariates, feature_names);
+        v1::Evaluation answer = convert::ToProto(evaluation, options, covariates, feature_names);
         convert::Judge({.error_limit = error_limit, .significance_level = significance_level},
                        answer);
         return answer.SerializeAsString();

@@ -14,6 +14,7 @@
 #include "base/normal_mean.h"
 #include "base/normal_quantile.h"
 #include "calibd/core/calibration_loss.h"
+#include "calibd/core/evaluation.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/local_calibration.h"
@@ -226,6 +227,64 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
   return absl::OkStatus();
 }
 
+// The number of outcomes in each cell.
+std::vector<std::int64_t> CellCounts(const ForecastCells& cells, const NumberForecastBatch& batch) {
+  std::vector<ForecastRow> rows(batch.size());
+  cells.Describe(batch, 1, rows);
+  ForecastCounts counts(cells.cell_count());
+  for (const ForecastRow& row : rows) counts.Add(row);
+  return counts.Cells();
+}
+
+// The rows that are tested, with what is known of them.
+class TestedRows {
+ public:
+  // The arguments are used later.
+  TestedRows(const NumberForecastBatch& batch, const ForecastCovariates& covariates,
+             const ForecastEvaluationOptions& options)
+      : batch_(batch), covariates_(covariates) {
+    if (batch.size() <= options.test_rows) return;
+    rows_ = DrawTestRows(batch.size(), options.test_rows, options.resampling.seed);
+    const std::size_t width = batch.forecasts.size() / batch.size();
+    CopyRows(batch.forecasts, width, forecasts_);
+    CopyRows(batch.outcomes, 1, outcomes_);
+    batch_ = {forecasts_, outcomes_};
+    drawn_.feature_count = covariates.feature_count;
+    drawn_.local_features = covariates.local_features;
+    if (!covariates.groups.empty()) CopyRows(std::span(covariates.groups), 1, drawn_.groups);
+    CopyRows(std::span(covariates.features), covariates.feature_count, drawn_.features);
+  }
+  TestedRows(const TestedRows&) = delete;
+  TestedRows& operator=(const TestedRows&) = delete;
+
+  [[nodiscard]] const NumberForecastBatch& batch() const noexcept { return batch_; }
+  [[nodiscard]] const ForecastCovariates& covariates() const noexcept {
+    return rows_.empty() ? covariates_ : drawn_;
+  }
+  // The row of the batch that is this one of those that are tested.
+  [[nodiscard]] std::size_t RowOf(std::size_t tested) const {
+    return rows_.empty() ? tested : rows_[tested];
+  }
+
+ private:
+  template <typename Value>
+  void CopyRows(std::span<const Value> from, std::size_t width, std::vector<Value>& to) const {
+    to.reserve(rows_.size() * width);
+    for (const std::size_t row : rows_) {
+      const std::span<const Value> values = from.subspan(row * width, width);
+      to.insert(to.end(), values.begin(), values.end());
+    }
+  }
+
+  NumberForecastBatch batch_;
+  const ForecastCovariates& covariates_;
+  // Empty if all rows are tested.
+  std::vector<std::size_t> rows_;
+  std::vector<double> forecasts_;
+  std::vector<double> outcomes_;
+  ForecastCovariates drawn_;
+};
+
 absl::Status CheckCovariates(const ForecastCovariates& covariates, std::size_t n) {
   const std::size_t d = covariates.feature_count;
   if (!covariates.groups.empty() && covariates.groups.size() != n) {
@@ -245,6 +304,10 @@ absl::Status CheckCovariates(const ForecastCovariates& covariates, std::size_t n
 
 absl::Status CheckForecastOptions(const NumberForecastKind& kind,
                                   const ForecastEvaluationOptions& options) {
+  if (options.test_rows < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("test_rows is ", options.test_rows, ", expected at least 2"));
+  }
   if (options.decision.has_value()) {
     if (const std::optional<Violation> violation = FindDecisionViolation(*options.decision)) {
       return absl::InvalidArgumentError(
@@ -307,6 +370,7 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
   for (const ForecastRow& row : rows) counts.Add(row);
   ForecastEvaluation evaluation;
   evaluation.count = counts.count();
+  evaluation.tested = static_cast<std::int64_t>(std::min(batch.size(), options.test_rows));
   SetScores(kind, counts, evaluation);
   SerialDependence dependence;
   AddToSeries(*cells, batch, rows, dependence);
@@ -328,26 +392,29 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
   evaluation.cells = CellDeviations(*cells, counts.Cells());
   BootstrapOptions exact = options.resampling;
   exact.null = NullHypothesis::kForecast;
+  const TestedRows tested(batch, covariates, options);
+  const ForecastBatch forecasts = WithKind(kind, tested.batch());
+  std::vector<double> pit;
+  OutcomeKernel kernel = options.outcome_kernel.value_or(RbfKernel());
   if (quantiles != nullptr) {
-    CALIBD_ASSIGN_OR_RETURN(evaluation.level_error, TestLevels(counts.Cells(), quantiles->levels,
-                                                               exact, Part(control, 0, kAfterPit)));
-    if (batch.size() < 2) return evaluation;
-    CALIBD_RETURN_IF_ERROR(AddDiscrepancies(WithKind(kind, batch), {}, options,
-                                            LevelsKernel{quantiles->levels}, covariates, control,
-                                            evaluation));
-    return evaluation;
+    kernel = LevelsKernel{quantiles->levels};
+    CALIBD_ASSIGN_OR_RETURN(evaluation.level_error,
+                            TestLevels(CellCounts(*cells, tested.batch()), quantiles->levels, exact,
+                                       Part(control, 0, kAfterPit)));
+  } else {
+    pit = ProbabilityIntegralTransforms(forecasts, options.resampling.seed);
+    CALIBD_ASSIGN_OR_RETURN(evaluation.pit, TestPit(pit, exact, Part(control, 0, kAfterPit)));
+    if (options.decision.has_value()) {
+      CALIBD_ASSIGN_OR_RETURN(evaluation.decision,
+                              EvaluateThreshold(WithKind(kind, batch), *options.decision));
+      evaluation.decision->actions.clear();
+    }
   }
-  const ForecastBatch forecasts = WithKind(kind, batch);
-  const std::vector<double> pit = ProbabilityIntegralTransforms(forecasts, options.resampling.seed);
-  CALIBD_ASSIGN_OR_RETURN(evaluation.pit, TestPit(pit, exact, Part(control, 0, kAfterPit)));
-  if (options.decision.has_value()) {
-    CALIBD_ASSIGN_OR_RETURN(evaluation.decision, EvaluateThreshold(forecasts, *options.decision));
-    evaluation.decision->actions.clear();
-  }
-  if (batch.size() > 1) {
-    CALIBD_RETURN_IF_ERROR(AddDiscrepancies(forecasts, pit, options,
-                                            options.outcome_kernel.value_or(RbfKernel()),
-                                            covariates, control, evaluation));
+  if (tested.batch().size() < 2) return evaluation;
+  CALIBD_RETURN_IF_ERROR(
+      AddDiscrepancies(forecasts, pit, options, kernel, tested.covariates(), control, evaluation));
+  if (evaluation.local.has_value()) {
+    for (LocalPlace& place : evaluation.local->worst) place.row = tested.RowOf(place.row);
   }
   return evaluation;
 }
@@ -355,21 +422,27 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
 double ForecastEvaluationMemory(std::size_t n, const NumberForecastKind& kind,
                                 const ForecastEvaluationOptions& options,
                                 const CovariateSizes& covariates, std::size_t threads) noexcept {
-  const auto rows = static_cast<double>(n);
+  const std::size_t tested = std::min(n, options.test_rows);
+  const auto rows = static_cast<double>(tested);
   const auto width = static_cast<double>(ForecastWidth(kind));
   const auto copies = static_cast<double>(threads + 4);
+  // The scale and the location of all forecasts, which are sorted, and their descriptions.
+  const double described =
+      static_cast<double>(n) * static_cast<double>(2 * sizeof(double) + sizeof(ForecastRow));
   // The discrepancies choose their parameters from pairs, have features of each row, and each
   // thread has a replicate of the rows; signs are drawn for 256 replicates at once.
   const double signs =
       options.resampling.null == NullHypothesis::kForm ? 256 * sizeof(float) * rows : 0;
-  return sizeof(double) * (kParameterRows * kParameterRows + rows * (2 * kFrequencyCount + 8)) +
+  return described +
+         sizeof(double) * (kParameterRows * kParameterRows + rows * (2 * kFrequencyCount + 8)) +
          sizeof(double) * copies * rows * (width + 4) + signs +
          // Scaled copies of the features, for their forms and for the tests of them; the weights of
          // the rows at each place.
          3 * sizeof(double) * rows *
              static_cast<double>(covariates.features + covariates.local_features) +
-         (covariates.features > 0 ? sizeof(float) * rows * static_cast<double>(LocalPlaceCount(n))
-                                  : 0);
+         (covariates.features > 0
+              ? sizeof(float) * rows * static_cast<double>(LocalPlaceCount(tested))
+              : 0);
 }
 
 namespace {
@@ -394,8 +467,11 @@ double PairOperations(const ForecastEvaluationOptions& options) {
 double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kind,
                                     const ForecastEvaluationOptions& options,
                                     const CovariateSizes& covariates) noexcept {
-  const auto rows = static_cast<double>(n);
+  const std::size_t tested = std::min(n, options.test_rows);
+  const auto rows = static_cast<double>(tested);
   const auto width = static_cast<double>(ForecastWidth(kind));
+  // Of each row of all, which is described and sorted.
+  const double described = static_cast<double>(n) * (1000 + 20 * width);
   const auto replicates = static_cast<double>(options.resampling.replicates);
   const bool quantiles = std::holds_alternative<QuantileForecasts>(kind);
   const bool normal = std::holds_alternative<NormalForecasts>(kind);
@@ -424,9 +500,9 @@ double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kin
     ++forms;
     distances += rows * rows / 2 * static_cast<double>(features);
     if (!flips_signs) phases += replicates * rows * kFrequencyCount * static_cast<double>(features);
-    if (!quantiles) local = replicates * rows * static_cast<double>(LocalPlaceCount(n));
+    if (!quantiles) local = replicates * rows * static_cast<double>(LocalPlaceCount(tested));
   }
-  return pit + local + passes * distances + phases +
+  return described + pit + local + passes * distances + phases +
          forms * (passes * rows * rows / 2 * pair + replicates * each);
 }
 

@@ -16,6 +16,7 @@
 #include "calibd/convert/text.h"
 #include "calibd/core/p_value.h"
 #include "calibd/core/status_macros.h"
+#include "count.h"
 #include "prefixed_error.h"
 
 namespace calibd::convert {
@@ -105,12 +106,6 @@ v1::BinnedErrorSpec ToProto(const BinnedErrorSpec& spec) {
     proto.mutable_class_wise()->set_bins(static_cast<std::int32_t>(class_wise->bins));
   }
   return proto;
-}
-
-// 0 means the default; a negative number is converted to one that is out of every range.
-std::size_t Count(std::int32_t given, std::size_t by_default) {
-  if (given == 0) return by_default;
-  return given < 0 ? static_cast<std::size_t>(-1) : static_cast<std::size_t>(given);
 }
 
 absl::StatusOr<BinnedErrorSpec> FromProto(const v1::BinnedErrorSpec& proto) {

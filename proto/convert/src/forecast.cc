@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/loss.h"
+#include "calibd/core/evaluation.h"
 #include "calibd/core/status_macros.h"
+#include "count.h"
 
 namespace calibd::convert {
 namespace {
@@ -31,7 +33,6 @@ absl::Status CheckUnused(const v1::EvaluateRequest& request) {
   if (request.actions_size() > 0) return Unused("actions");
   if (request.predictions_follow_labels()) return Unused("predictions_follow_labels");
   if (request.reliability_only()) return Unused("reliability_only");
-  if (request.test_rows() != 0) return Unused("test_rows");
   return absl::OkStatus();
 }
 
@@ -109,6 +110,7 @@ absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
                                                    kMaxReplicates));
   }
   options.resampling.seed = request.seed();
+  options.test_rows = Count(request.test_rows(), kDefaultTestRows);
   options.decision = declared;
   if (request.has_threshold()) options.decision = ThresholdDecision{request.threshold()};
   if (request.has_threshold_alpha()) options.threshold_alpha = request.threshold_alpha();
@@ -136,11 +138,14 @@ void ToProto(const ForecastTestResult& tested, std::uint64_t seed, v1::Quadratic
   *proto.mutable_condition() = ToProto(tested.condition);
 }
 
-v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
-                               const ForecastEvaluationOptions& options,
-                               const ForecastCovariates& covariates,
-                               std::span<const std::string> feature_names) {
-  v1::ForecastEvaluation proto;
+v1::Evaluation ToProto(const ForecastEvaluation& evaluation,
+                       const ForecastEvaluationOptions& options,
+                       const ForecastCovariates& covariates,
+                       std::span<const std::string> feature_names) {
+  v1::Evaluation answer;
+  answer.set_observations(evaluation.count);
+  answer.set_tested_observations(evaluation.tested);
+  v1::ForecastEvaluation& proto = *answer.mutable_forecast();
   v1::ForecastScores& scores = *proto.mutable_scores();
   scores.set_observations(evaluation.count);
   scores.set_crps(evaluation.crps);
@@ -204,7 +209,7 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
   }
   proto.set_seed(options.resampling.seed);
   proto.set_dependence_found_at(evaluation.dependence_found_at);
-  return proto;
+  return answer;
 }
 
 }  // namespace calibd::convert

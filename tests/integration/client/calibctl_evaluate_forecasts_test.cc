@@ -225,6 +225,31 @@ TEST_F(CalibctlEvaluateForecastsTest, EqualsTheEvaluationOfCore) {
   EXPECT_EQ(json.at("seed"), "7");
 }
 
+TEST_F(CalibctlEvaluateForecastsTest, TestsUseSomeRowsAndSaySo) {
+  ForecastEvaluationOptions options;
+  options.resampling.seed = 7;
+  options.resampling.replicates = 99;
+  options.test_rows = 100;
+  const auto expected = EvaluateForecasts(NormalForecasts(), {values_, outcomes_}, options);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  std::vector<std::string> arguments{
+      "evaluate-forecasts", "--normals", path_, "--replicates", "99", "--seed", "7",
+      "--test-rows",        "100"};
+  CalibctlRun text(arguments);
+  ASSERT_EQ(text.exit_code(), 0) << text.error();
+  EXPECT_THAT(text.output(), HasSubstr("The tests use 100 of the 300 rows, drawn at random. All "
+                                       "else uses all rows. --test-rows sets the number."));
+  arguments.insert(arguments.end(), {"--output", "json"});
+  CalibctlRun run(arguments);
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_EQ(run.json().at("testedObservations"), "100");
+  EXPECT_EQ(run.json().at("scores").at("observations"), "300");
+  EXPECT_EQ(run.json().at("discrepancies").at(0).at("mmdSquared"),
+            expected->discrepancies[0].result.mmd_squared);
+  EXPECT_THAT(Fault({"evaluate-forecasts", "--normals", path_, "--test-rows", "1"}, 2),
+              HasSubstr("--test-rows"));
+}
+
 TEST_F(CalibctlEvaluateForecastsTest, TheKernelOfTheOutcomesIsChosen) {
   ForecastEvaluationOptions options;
   options.resampling.seed = 7;

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "calibd/core/calibration_loss.h"
+#include "calibd/core/evaluation.h"
 
 namespace calibd {
 namespace {
@@ -33,8 +35,10 @@ struct Biased {
     covariates.local_features = {1};
   }
 
-  [[nodiscard]] absl::StatusOr<ForecastEvaluation> Evaluated() const {
+  [[nodiscard]] absl::StatusOr<ForecastEvaluation> Evaluated(
+      std::size_t test_rows = std::numeric_limits<std::size_t>::max()) const {
     ForecastEvaluationOptions options;
+    options.test_rows = test_rows;
     options.resampling = {.replicates = 199, .seed = 3, .null = NullHypothesis::kForecast};
     return EvaluateForecasts(NormalForecasts(), {forecasts, outcomes}, options, covariates);
   }
@@ -71,6 +75,77 @@ TEST(ForecastEvaluationTest, CovariatesFindErrorsThatCancelOnAverage) {
   loss.gradient = false;
   EXPECT_NEAR(evaluation->discrepancies[2].result.mmd_squared,
               ComputeLoss(batch, loss)->penalty_value, 1e-12);
+}
+
+// The tests of some rows are those of a batch that has only these; all else is that of all rows.
+TEST(ForecastEvaluationTest, TestsUseTheRowsThatAreDrawn) {
+  const Biased data(800);
+  Biased some(0);
+  const std::vector<std::size_t> rows = DrawTestRows(800, 300, /*seed=*/3);
+  ASSERT_EQ(rows.size(), 300U);
+  for (const std::size_t row : rows) {
+    some.forecasts.insert(some.forecasts.end(), {data.forecasts[2 * row], 1});
+    some.outcomes.push_back(data.outcomes[row]);
+    some.covariates.groups.push_back(data.covariates.groups[row]);
+    for (std::size_t k = 0; k < 3; ++k) {
+      some.covariates.features.push_back(data.covariates.features[3 * row + k]);
+    }
+  }
+  const auto all = data.Evaluated();
+  const auto tested = data.Evaluated(300);
+  const auto alone = some.Evaluated();
+  ASSERT_TRUE(all.ok() && tested.ok() && alone.ok());
+  EXPECT_EQ(all->tested, 800);
+  EXPECT_EQ(data.Evaluated(800)->tested, 800);
+  EXPECT_EQ(tested->tested, 300);
+
+  EXPECT_EQ(tested->count, 800);
+  EXPECT_EQ(tested->crps, all->crps);
+  EXPECT_EQ(tested->log10_e_value, all->log10_e_value);
+  EXPECT_EQ(tested->coverage.error.lower, all->coverage.error.lower);
+  EXPECT_EQ(tested->cells[3].count, all->cells[3].count);
+
+  EXPECT_EQ(tested->pit->cramer_von_mises.value, alone->pit->cramer_von_mises.value);
+  EXPECT_EQ(tested->pit->cramer_von_mises.test.p_value, alone->pit->cramer_von_mises.test.p_value);
+  EXPECT_NE(tested->pit->cramer_von_mises.value, all->pit->cramer_von_mises.value);
+  ASSERT_EQ(FormNames(*tested), FormNames(*alone));
+  for (std::size_t k = 0; k < tested->discrepancies.size(); ++k) {
+    const ForecastTestResult& one = tested->discrepancies[k].result;
+    EXPECT_EQ(one.mmd_squared, alone->discrepancies[k].result.mmd_squared);
+    EXPECT_EQ(one.p_value, alone->discrepancies[k].result.p_value);
+  }
+  ASSERT_EQ(tested->local->worst.size(), alone->local->worst.size());
+  for (std::size_t k = 0; k < tested->local->worst.size(); ++k) {
+    EXPECT_EQ(tested->local->worst[k].row, rows[alone->local->worst[k].row]);
+    EXPECT_EQ(tested->local->worst[k].error, alone->local->worst[k].error);
+  }
+  EXPECT_THAT(data.Evaluated(1).status().message(),
+              HasSubstr("test_rows is 1, expected at least 2"));
+}
+
+TEST(ForecastEvaluationTest, LevelsOfQuantilesAreTestedWithTheRowsThatAreDrawn) {
+  const QuantileForecasts kind{{0.25, 0.75}};
+  std::mt19937_64 rng(5);
+  std::uniform_real_distribution<double> uniform;
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+  for (int i = 0; i < 500; ++i) {
+    forecasts.insert(forecasts.end(), {0.25, 0.75});
+    outcomes.push_back(uniform(rng));
+  }
+  ForecastEvaluationOptions options;
+  options.resampling = {.replicates = 99, .seed = 4, .null = NullHypothesis::kForecast};
+  options.test_rows = 100;
+  const auto evaluation = EvaluateForecasts(kind, {forecasts, outcomes}, options);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  double below = 0;
+  double above = 0;
+  for (const std::size_t row : DrawTestRows(500, 100, 4)) {
+    below += outcomes[row] <= 0.25 ? 0.01 : 0;
+    above += outcomes[row] <= 0.75 ? 0.01 : 0;
+  }
+  EXPECT_NEAR(evaluation->level_error->value,
+              (std::pow(below - 0.25, 2) + std::pow(above - 0.75, 2)) / 2, 1e-15);
 }
 
 // A condition made of the draws is not independent of the mean over them.

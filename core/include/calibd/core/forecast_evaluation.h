@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +47,8 @@ struct ForecastEvaluationOptions {
   // up to the threshold is at most this. If unset, by their decision, at 1/2 with equal costs.
   // Quantiles: one of the levels.
   std::optional<double> threshold_alpha;
+  // At least 2: of more rows, the tests use so many, see DrawTestRows with the seed.
+  std::size_t test_rows = std::numeric_limits<std::size_t>::max();
 };
 
 // A discrepancy with its test, such as "distribution".
@@ -63,6 +66,9 @@ struct LeftOutForm {
 // Everything that calibd computes of forecasts of a number with their outcomes, for ONE look.
 struct ForecastEvaluation {
   std::int64_t count = 0;
+  // The number of rows that the tests use: pit, level_error, the discrepancies, local and
+  // decision_error. All else is of all rows.
+  std::int64_t tested = 0;
   // Mean scores, see ForecastRow. log_score, in nats, and the moments of t = (outcome - mean) /
   // standard deviation: Normal forecasts only. deviation_t: with divisor n.
   double crps = 0;
@@ -103,15 +109,15 @@ struct ForecastEvaluation {
   std::optional<SimulatedStatistic> decision_error;
 };
 
-// Checks outcome_kernel, the decision and threshold_alpha. kind: valid. Errors: InvalidArgument
-// that begins with the field and a space.
+// Checks outcome_kernel, the decision, threshold_alpha and test_rows. kind: valid. Errors:
+// InvalidArgument that begins with the field and a space.
 [[nodiscard]] absl::Status CheckForecastOptions(const NumberForecastKind& kind,
                                                 const ForecastEvaluationOptions& options);
 
 // batch: valid (FindForecastViolation, FindOutcomeViolation), n >= 1. Errors: InvalidArgument
 // (kind, replicates, outcome_kernel, threshold, covariates); FailedPrecondition if a parameter
-// cannot be chosen; Cancelled. Cost: that of TestForecasts for each discrepancy, and O(n log n) for
-// each replicate of the other tests.
+// cannot be chosen; Cancelled. Cost: O(n log n); with the t rows that are tested, that of
+// TestForecasts for each discrepancy, and O(t log t) for each replicate of the other tests.
 [[nodiscard]] absl::StatusOr<ForecastEvaluation> EvaluateForecasts(
     const NumberForecastKind& kind, const NumberForecastBatch& batch,
     const ForecastEvaluationOptions& options, const ForecastCovariates& covariates = {},

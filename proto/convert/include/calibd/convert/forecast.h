@@ -43,10 +43,10 @@ void ToProto(const ForecastTestResult& tested, std::uint64_t seed, v1::Quadratic
 
 // options, covariates: what the evaluation was made with. feature_names: the names of the
 // covariates. The result lacks the observations' numbers and the time.
-[[nodiscard]] v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
-                                             const ForecastEvaluationOptions& options,
-                                             const ForecastCovariates& covariates,
-                                             std::span<const std::string> feature_names);
+[[nodiscard]] v1::Evaluation ToProto(const ForecastEvaluation& evaluation,
+                                     const ForecastEvaluationOptions& options,
+                                     const ForecastCovariates& covariates,
+                                     std::span<const std::string> feature_names);
 
 }  // namespace calibd::convert
 
