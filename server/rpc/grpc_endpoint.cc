@@ -6,7 +6,6 @@
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
-#include <pthread.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
@@ -138,7 +137,6 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
       grpc::InsecureServerCredentials());
   result->server_ = builder.BuildAndStart();
   if (result->server_ == nullptr) return absl::UnavailableError("gRPC did not start");
-  result->reader_ = std::make_unique<Reader>();
   grpc::HealthCheckServiceInterface* health = result->server_->GetHealthCheckService();
   for (const google::protobuf::ServiceDescriptor* service : ApiServices()) {
     health->SetServingStatus(service->full_name(), false);
@@ -167,21 +165,6 @@ void GrpcEndpoint::StartRelay(
     relay->Add(std::move(socket), address);
   });
   thread_ = std::thread([this] { context_->run(); });
-}
-
-GrpcEndpoint::Reader::Reader() {
-  thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "calibd-reader");
-    void* tag = nullptr;
-    bool ok = false;
-    while (queue_.Next(&tag, &ok)) {
-    }
-  });
-}
-
-GrpcEndpoint::Reader::~Reader() {
-  queue_.Shutdown();
-  thread_.join();
 }
 
 void GrpcEndpoint::StopListening() {

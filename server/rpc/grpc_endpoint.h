@@ -1,7 +1,6 @@
 #ifndef CALIBD_SERVER_RPC_GRPC_ENDPOINT_H_
 #define CALIBD_SERVER_RPC_GRPC_ENDPOINT_H_
 
-#include <grpcpp/completion_queue.h>
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -56,26 +55,9 @@ class GrpcEndpoint {
                   ByteBudget& call_memory, RelayStatistics& statistics, TlsServer* tls);
   void StopListening();
 
-  // A thread that answers no calls and always reads what the connections have received. gRPC's own
-  // threads read only when they have no call to answer: the call of a quiet client would wait until
-  // all messages are handled that busy ones have sent ahead.
-  class Reader {
-   public:
-    Reader();
-    ~Reader();
-    Reader(const Reader&) = delete;
-    Reader& operator=(const Reader&) = delete;
-
-   private:
-    // Always empty. Whoever waits for it waits for the sockets of the process.
-    grpc::CompletionQueue queue_;
-    std::thread thread_;
-  };
-
   const GrpcLog log_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<Reader> reader_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<Relay> relay_;
   // The io_context and the thread of the listener.
