@@ -47,8 +47,6 @@ std::string_view Prefix(absl::StatusCode code) {
       return "internal error: ";
     case absl::StatusCode::kNotFound:
       return "not found: ";
-    case absl::StatusCode::kUnimplemented:
-      return "the server does not know this call: ";
     case absl::StatusCode::kAlreadyExists:
       return "already exists: ";
     default:
@@ -247,7 +245,12 @@ void PrintJson(const Json& json) { std::cout << json.dump(2) << '\n'; }
 void Print(std::string_view text) { std::cout << text; }
 
 ExitCode Fail(const absl::Status& status) {
-  std::cerr << "calibctl: " << Prefix(status.code()) << std::string(status.message()) << '\n';
+  // gRPC has no message for a call that the server lacks.
+  const bool is_unknown = absl::IsUnimplemented(status) && status.message().empty();
+  std::cerr << "calibctl: " << Prefix(status.code())
+            << (is_unknown ? "the server does not know this call, perhaps because it is older"
+                           : std::string(status.message()))
+            << '\n';
   return status.GetPayload(kUsageFaultUrl).has_value() ? ExitCode::kUsage : ExitCode::kError;
 }
 

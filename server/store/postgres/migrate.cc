@@ -98,7 +98,15 @@ absl::StatusOr<bool> MigratePostgres(const std::string& connection,
   if (!serving_role.empty()) {
     absl::StrAppend(&script, absl::StrReplaceAll(kGrants, {{"$R", QuotedName(serving_role)}}));
   }
-  if (!script.empty()) CALIBD_RETURN_IF_ERROR(opened->RunScript(script, deadline));
+  if (script.empty()) return is_new;
+  const absl::Status status = opened->RunScript(script, deadline);
+  if (absl::IsFailedPrecondition(status)) {
+    return PgError(absl::StatusCode::kFailedPrecondition,
+                   absl::StrCat("nothing was changed: ", std::string(status.message()),
+                                "; use a role that may create a schema, or the one that owns it, "
+                                "and grant to a role that exists"));
+  }
+  CALIBD_RETURN_IF_ERROR(status);
   return is_new;
 }
 
