@@ -705,14 +705,16 @@ class MemoryTest(unittest.TestCase):
 
 
 class TurnsTest(unittest.TestCase):
-    """The thread that parses bodies is held at its first one, until the others wait for it."""
+    """The only thread that parses small bodies is held at its first one, until the others wait for
+    it."""
 
     def test_the_bodies_of_addresses_take_turns_and_requests_without_one_do_not_wait(self):
         folder = self.enterContext(tempfile.TemporaryDirectory())
         hold = pathlib.Path(folder) / "hold"
         hold.touch()
         server = self.enterContext(JsonServer(
-            CALIBD, environment={"CALIBD_FAILPOINT": f"HttpBody.start@{hold}"}))
+            CALIBD, "--writer-threads", "1",
+            environment={"CALIBD_FAILPOINT": f"HttpBody.start@{hold}"}))
         bodies = 0
 
         def declare(source, name, classes):
