@@ -420,9 +420,7 @@ void EvidenceProcess::Consider(const MeanEvidence& means) noexcept {
 void EvidenceProcess::RecordMaximum() noexcept { Record(LogEValue()); }
 
 double EvidenceProcess::LogEValue() noexcept {
-  if (!log_e_value_.has_value()) {
-    log_e_value_ = LogMixture(ProcessesOf(state_)) + state_.log_offset;
-  }
+  if (!log_e_value_) log_e_value_ = LogMixture(ProcessesOf(state_)) + state_.log_offset;
   return *log_e_value_;
 }
 
