@@ -48,7 +48,7 @@ import numpy
 p, T = numpy.random.default_rng(1).dirichlet(numpy.ones(3), 50), 2.5
 """
 VOLATILE = ((re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?Z?| UTC)"), "TIME"),
-            (re.compile(r"row came (just now|\d+s ago)"), "AGE"),
+            (re.compile(r"row\s+came (just now|\d+s ago)"), "AGE"),
             (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
             (re.compile(r"\d+(\.\d+)? m?s\b"), "DURATION"),
             # The rate is only shown if the duration is long enough.
