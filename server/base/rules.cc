@@ -48,6 +48,7 @@ const std::vector<RuledField>& FieldsOf(const Descriptor& type) {
   thread_local std::map<const Descriptor*, std::vector<RuledField>> known;
   if (const auto found = known.find(&type); found != known.end()) return found->second;
   std::vector<RuledField> fields;
+  fields.reserve(static_cast<std::size_t>(type.field_count()));
   for (int i = 0; i < type.field_count(); ++i) {
     fields.push_back({type.field(i), &RulesOf(*type.field(i))});
   }

@@ -200,8 +200,9 @@ class MedianVarianceSplitter {
     for (const Row& row : set) mean += Eigen::Map<const Values>(row.values + k);
     mean /= static_cast<double>(set.size());
     Values squares = Values::Zero();
-    for (const Row& row : set)
+    for (const Row& row : set) {
       squares += (Eigen::Map<const Values>(row.values + k) - mean).square();
+    }
     Eigen::Map<Values>(squared_deviations_.data() + k) = squares;
   }
 
