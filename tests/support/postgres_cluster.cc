@@ -28,7 +28,7 @@ void AbortClusterUnless(bool condition, const std::string& message) {
   std::abort();
 }
 
-// The folder with the programs of the newest version; empty if there is none.
+// Returns the folder of the programs of the newest installed version; empty if none is installed.
 std::filesystem::path Programs() {
   std::vector<std::filesystem::path> folders;
   std::error_code error;

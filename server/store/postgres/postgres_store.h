@@ -139,7 +139,7 @@ class PostgresStore final : public Store {
   // Does a step of the copying. Returns whether there is more to do.
   [[nodiscard]] absl::StatusOr<bool> CopyOld();
   void CountBytes();
-  // Runs a function on the connection of the readers, which is made if there is none.
+  // Runs `read` on the connection for readers, and opens that connection if there is none.
   [[nodiscard]] absl::Status ReadAside(
       const std::function<absl::Status(PgConnection&)>& read) const;
 
