@@ -132,7 +132,10 @@ Used WhatIsUsed(const pg_conn* connection) {
 // Whether bytes to this host stay on the machine. An empty one is the default socket.
 bool IsLocal(const std::string& host) {
   return host.empty() || host.front() == '/' || host.front() == '@' || host == "localhost" ||
-         host == "::1" || absl::StartsWith(host, "127.");
+         host == "::1" ||
+         // A name may begin with these characters too.
+         (absl::StartsWith(host, "127.") &&
+          host.find_first_not_of("0123456789.") == std::string::npos);
 }
 
 }  // namespace

@@ -2,12 +2,17 @@
 // fencing, unknown outcomes, the rotation of the log, and what it refuses.
 #include "server/store/postgres/postgres_store.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
+#include <netinet/in.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <random>
@@ -15,6 +20,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "server/store/postgres/connection.h"
 #include "server/store/postgres/connection_string.h"
 #include "server/store/postgres/migrate.h"
 #include "support/postgres_cluster.h"
@@ -461,6 +467,47 @@ TEST_F(PostgresStoreTest, NoNeededBatchIsLostInRotationsByOwnersThatEndAtAnyTime
   std::int64_t needed_bytes = 0;
   for (const auto& [log_id, data] : needed) needed_bytes += static_cast<std::int64_t>(data.size());
   EXPECT_LT(store->sizes().log_bytes, 8 * 65536 + 6 * needed_bytes);
+}
+
+// A server without TLS. Returns what a client sends to it before it ends the connection.
+std::string SentToServerWithoutTls(const std::string& parameters) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* const raw = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(bind(listener, raw, length), 0);
+  EXPECT_EQ(listen(listener, 8), 0);
+  EXPECT_EQ(getsockname(listener, raw, &length), 0);
+  std::string sent;
+  std::thread server([&] {
+    for (int client = 0; (client = accept(listener, nullptr, nullptr)) >= 0; close(client)) {
+      std::array<char, 256> bytes{};
+      for (ssize_t count = 0; (count = read(client, bytes.data(), bytes.size())) > 0;) {
+        sent.append(bytes.data(), static_cast<std::size_t>(count));
+        // The answer to a request for TLS: no. Other clients are cut off.
+        if (count != 8 || write(client, "N", 1) != 1) break;
+      }
+    }
+  });
+  const auto connection = server::PgConnection::Open(absl::StrCat(
+      "hostaddr=127.0.0.1 port=", ntohs(address.sin_port), " user=me dbname=calibd ", parameters));
+  EXPECT_FALSE(connection.ok());
+  shutdown(listener, SHUT_RDWR);
+  server.join();
+  close(listener);
+  return sent;
+}
+
+TEST(PgConnectionTest, SendsNothingToAnotherMachineThatHasNoTls) {
+  // The code of a request for TLS, 80877103, after the length of the message.
+  const std::string request("\0\0\0\x08\x04\xd2\x16\x2f", 8);
+  for (const char* const host : {"host=database", "host=127.example.com"}) {
+    EXPECT_EQ(SentToServerWithoutTls(host), request) << host;
+  }
+  EXPECT_THAT(SentToServerWithoutTls("host=database sslmode=disable"), HasSubstr("me"));
+  EXPECT_THAT(SentToServerWithoutTls("host=localhost"), HasSubstr("me"));
 }
 
 TEST(ConnectionStringTest, APasswordIsRefused) {
