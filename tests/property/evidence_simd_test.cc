@@ -74,13 +74,13 @@ TEST(EvidencePrecisionTest, AMillionPredictionsDoNotDrift) {
 
   // The sums that one pass adds, in long double.
   testing::ReferenceExperts reference(*basis, kDefaultTolerance);
-  std::vector<long double> log_w(testing::kBettorCount);
+  std::vector<long double> log_w(kBettorCount);
   long double square_sum = 0;
   for (std::size_t i = 0; i < kDistinct; ++i) {
     const auto g = set.view().row(i);
     const auto y = static_cast<std::size_t>(set.labels[i]);
     const auto log_e = reference.LogE(g, y);
-    for (std::size_t j = 0; j < testing::kBettorCount; ++j) log_w[j] += log_e[j];
+    for (std::size_t j = 0; j < kBettorCount; ++j) log_w[j] += log_e[j];
     for (std::size_t k = 0; k < 2; ++k) square_sum += std::pow((k == y ? 1 : 0) - g[k], 2);
     reference.Join(g, y);
   }

@@ -22,7 +22,6 @@ namespace calibd {
 namespace {
 
 using testing::ErrorCase;
-using testing::kBettorCount;
 using testing::kLevel;
 using testing::MedianBasis;
 using testing::ReferenceExperts;

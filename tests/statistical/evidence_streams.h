@@ -131,7 +131,7 @@ class WatchedEvidence {
       }
     }
   }
-  void Consider() { process_.Consider({.log_classes = classes_.LogMean()}); }
+  void Consider() { process_.Consider({.log_class_mean = classes_.LogMean()}); }
   EvidenceReading Read() const { return process_.Read(); }
 
  private:

@@ -15,10 +15,6 @@
 
 namespace calibd::testing {
 
-// The number of experts whose bets EvidenceProcess makes: all but the means.
-inline constexpr std::size_t kBettorCount =
-    kExpertCount - CountOf(ExpertKind::kClassMean) - CountOf(ExpertKind::kGroupMean);
-
 // Fourier basis for predictions with m classes.
 inline std::shared_ptr<const FourierBasis> MakeBasis(std::size_t m, double bandwidth = 0.8) {
   return *FourierBasis::Create(*Kernel::ExponentialTotalVariation(bandwidth), m);

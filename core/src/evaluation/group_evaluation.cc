@@ -59,7 +59,7 @@ absl::StatusOr<GroupResult> EvaluateGroup(const PredictionBatch& batch, const Er
   evidence.Add(batch);
   ClassEvidence classes(batch.class_count, kDefaultTolerance);
   classes.Add(batch);
-  evidence.Consider({.log_classes = classes.LogMean(), .log_groups = 0});
+  evidence.Consider({.log_class_mean = classes.LogMean()});
   const ReliabilitySums::Bin total = top_label.Total();
   const auto n = static_cast<double>(total.count);
   return GroupResult{.count = total.count,

@@ -76,13 +76,21 @@ bool HasExperts(const EvidenceTotals& state) {
 }
 
 // Returns the value of a kind that is computed elsewhere, and null for other kinds.
-const double* ValueOf(ExpertKind kind, const MeanEvidence& means) {
-  if (kind == ExpertKind::kClassMean) return &means.log_classes;
-  return kind == ExpertKind::kGroupMean ? &means.log_groups : nullptr;
+const double* ValueOf(ExpertKind kind, const PartsEvidence& parts) {
+  switch (kind) {
+    case ExpertKind::kClassMean:
+      return &parts.log_class_mean;
+    case ExpertKind::kGroupMean:
+      return &parts.log_group_mean;
+    case ExpertKind::kGroupProduct:
+      return &parts.log_group_product;
+    default:
+      return nullptr;
+  }
 }
 
 // Continues a state with the experts and priors of this version; see EvidenceProcess::Restore.
-void AdoptExperts(const MeanEvidence& means, EvidenceTotals& state) {
+void AdoptExperts(const PartsEvidence& parts, EvidenceTotals& state) {
   const ExpertLogs logs = LogsOf(state);
   const double log_e_value = LogSumExp(logs.e, state.priors) + state.log_offset;
   const double log_r1 = std::max(LogSumExp(logs.shiryaev_roberts, state.priors), 0.0);
@@ -91,8 +99,8 @@ void AdoptExperts(const MeanEvidence& means, EvidenceTotals& state) {
   for (const Expert& expert : kExperts) {
     const auto saved = std::find(state.expert_ids.begin(), state.expert_ids.end(), expert.id);
     const auto index = static_cast<std::size_t>(saved - state.expert_ids.begin());
-    const double* const mean = ValueOf(expert.kind, means);
-    const double initial = mean != nullptr ? *mean : 0;
+    const double* const value = ValueOf(expert.kind, parts);
+    const double initial = value != nullptr ? *value : 0;
     log_e.push_back(index < logs.e.size() ? logs.e[index] : initial);
     ids.push_back(expert.id);
   }
@@ -408,9 +416,9 @@ void EvidenceProcess::Record(double log_e_value) noexcept {
   if (evidence_reached_at_ == 0 && log_e_value >= marks_.log_e) evidence_reached_at_ = state_.count;
 }
 
-void EvidenceProcess::Consider(const MeanEvidence& means) noexcept {
+void EvidenceProcess::Consider(const PartsEvidence& parts) noexcept {
   for (std::size_t j = 0; j < kExpertCount; ++j) {
-    const double* const value = ValueOf(kExperts[j].kind, means);
+    const double* const value = ValueOf(kExperts[j].kind, parts);
     if (value == nullptr || *value == state_.log_e[j]) continue;
     state_.log_e[j] = *value;
     log_e_value_.reset();
@@ -463,13 +471,13 @@ EvidenceProcess::State EvidenceProcess::Save() const {
   return state;
 }
 
-absl::Status EvidenceProcess::Restore(State state, const MeanEvidence& means) {
+absl::Status EvidenceProcess::Restore(State state, const PartsEvidence& parts) {
   const std::size_t class_count = basis_->class_count();
   if (!Fits(state, class_count)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the state is not of experts over ", class_count, " classes"));
   }
-  if (!HasExperts(state)) AdoptExperts(means, state);
+  if (!HasExperts(state)) AdoptExperts(parts, state);
   past_->Restore(state.all, state.recent);
   chunk_->Clear();
   const PredictionBatch pending{state.pending, state.pending_labels, class_count};

@@ -15,9 +15,6 @@ inline constexpr std::size_t kGroup = 8;
   return (n + kGroup - 1) / kGroup * kGroup;
 }
 inline constexpr std::size_t kPaddedExperts = Padded(kExpertCount);
-// The experts that EvidenceProcess computes itself: all but the means, which are the last ones.
-inline constexpr std::size_t kBettorCount =
-    kExpertCount - CountOf(ExpertKind::kClassMean) - CountOf(ExpertKind::kGroupMean);
 
 // The whole past, and the recent past with exponentially decaying weights.
 inline constexpr std::size_t kAll = 0;

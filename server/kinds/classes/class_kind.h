@@ -40,7 +40,7 @@ class ClassKind {
   };
 
   struct Stop {
-    double log_classes = 0;
+    double log_class_mean = 0;
     // Set at the end of a row of the log.
     RunningReliability::Bin total;
   };
@@ -62,17 +62,18 @@ class ClassKind {
                                                 const EvidenceMarks& marks) const;
   void AddStatistics(Watch& watch, const Batch& batch);
   [[nodiscard]] static Stop StopAt(const Watch& watch, bool ends_row) {
-    return {.log_classes = watch.LogClassMean(),
+    return {.log_class_mean = watch.LogClassMean(),
             .total = ends_row ? watch.reliability().Total() : RunningReliability::Bin()};
   }
   static void ConsiderGroup(Watch& watch) noexcept {
-    watch.Consider({.log_classes = watch.LogClassMean(), .log_groups = 0});
+    watch.Consider({.log_class_mean = watch.LogClassMean()});
   }
   template <typename Group>
   static void Consider(Watch& watch, const Stop& stop, std::span<const Group> groups,
                        const Monitoring& monitoring) noexcept {
-    watch.Consider(
-        {.log_classes = stop.log_classes, .log_groups = LogGroupMean(groups, monitoring)});
+    PartsEvidence parts = OfGroups(groups, monitoring);
+    parts.log_class_mean = stop.log_class_mean;
+    watch.Consider(parts);
   }
   [[nodiscard]] static std::int64_t Count(const Watch& /*watch*/, const Stop& stop) noexcept {
     return stop.total.count;
@@ -113,7 +114,7 @@ class ClassKind {
   [[nodiscard]] static absl::Status RestoreWatch(const store::v1::WatchState& stored,
                                                  std::span<const Group> groups,
                                                  const Monitoring& monitoring, Watch& watch) {
-    return watch.Restore(stored, groups.empty() ? 0 : LogGroupMean(groups, monitoring));
+    return watch.Restore(stored, groups.empty() ? PartsEvidence() : OfGroups(groups, monitoring));
   }
   [[nodiscard]] absl::Status RestoreSums(const store::v1::MonitorState& stored,
                                          const Watch& /*watch*/);
@@ -123,11 +124,11 @@ class ClassKind {
                                              std::size_t class_count) noexcept;
 
  private:
-  // The logarithm of the mean e-value of the groups, each with the weight 1 / max_groups. The
-  // overflow group has no weight. 0 without a group tag.
+  // The mean e-value of the groups, each with the weight 1 / max_groups, and their product. The
+  // overflow group has no weight in the mean. 1 without a group tag.
   template <typename Group>
-  [[nodiscard]] static double LogGroupMean(std::span<const Group> groups,
-                                           const Monitoring& monitoring) noexcept;
+  [[nodiscard]] static PartsEvidence OfGroups(std::span<const Group> groups,
+                                              const Monitoring& monitoring) noexcept;
 
   std::size_t class_count_;
   std::unique_ptr<RowScreen> screen_;
@@ -140,23 +141,27 @@ class ClassKind {
 using ClassMonitor = Monitor<ClassKind>;
 
 template <typename Group>
-double ClassKind::LogGroupMean(std::span<const Group> groups,
-                               const Monitoring& monitoring) noexcept {
-  if (monitoring.group_tag.empty()) return 0;
+PartsEvidence ClassKind::OfGroups(std::span<const Group> groups,
+                                  const Monitoring& monitoring) noexcept {
+  if (monitoring.group_tag.empty()) return {};
   const auto slots = static_cast<double>(monitoring.max_groups);
   // The largest e-value is taken out of the sum, which could overflow.
   double most = 0;
   auto unseen = slots;
+  double log_product = 0;
   for (const Group& group : groups) {
-    if (group.id.overflow || group.IsEmpty()) continue;
-    most = std::max(most, group.watch->LogEValue());
+    if (group.IsEmpty()) continue;
+    const double log_e_value = group.watch->LogEValue();
+    log_product += log_e_value;
+    if (group.id.overflow) continue;
+    most = std::max(most, log_e_value);
     --unseen;
   }
   double sum = unseen * std::exp(-most);
   for (const Group& group : groups) {
     if (!group.id.overflow && !group.IsEmpty()) sum += std::exp(group.watch->LogEValue() - most);
   }
-  return most + std::log(sum / slots);
+  return {.log_group_mean = most + std::log(sum / slots), .log_group_product = log_product};
 }
 
 }  // namespace calibd::server

@@ -81,7 +81,7 @@ class EvidenceWatch {
   [[nodiscard]] double LogClassMean() const noexcept { return class_evidence_.LogMean(); }
   // A part of AddEvidence: includes the evidence against the classes and groups, both over all
   // observations so far; see EvidenceProcess::Consider.
-  void Consider(const MeanEvidence& means) noexcept { process_.Consider(means); }
+  void Consider(const PartsEvidence& parts) noexcept { process_.Consider(parts); }
   // See EvidenceProcess::RecordMaximum.
   void RecordMaximum() noexcept { process_.RecordMaximum(); }
   void RestartDrift(const EvidenceMarks& marks) noexcept {
@@ -101,9 +101,9 @@ class EvidenceWatch {
   [[nodiscard]] WatchSnapshot Snapshot(double significance_level) const;
 
   void Save(store::v1::WatchState& out) const;
-  // Restores a saved state. log_groups: as for Consider, for states of versions that did not
+  // Restores a saved state. groups: the evidence of the groups, for states of versions that did not
   // include it. Errors: InvalidArgument; this object must not be used then.
-  [[nodiscard]] absl::Status Restore(const store::v1::WatchState& stored, double log_groups);
+  [[nodiscard]] absl::Status Restore(const store::v1::WatchState& stored, PartsEvidence groups);
 
   // Maximum number of bytes that a watch holds, without its basis.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t class_count) noexcept;

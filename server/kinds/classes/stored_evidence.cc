@@ -112,7 +112,7 @@ void EvidenceWatch::Save(store::v1::WatchState& out) const {
              out, WatchFields);
 }
 
-absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored, double log_groups) {
+absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored, PartsEvidence groups) {
   WatchState state;
   state.classes.resize(basis_->class_count());
   CALIBD_RETURN_IF_ERROR(RestoreFields(stored, state, WatchFields));
@@ -122,9 +122,8 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored, double 
   if (!class_evidence_.Restore(state.class_evidence)) {
     return absl::InvalidArgumentError("has evidence against single classes that cannot be");
   }
-  CALIBD_RETURN_IF_ERROR(
-      process_.Restore(std::move(state.evidence),
-                       {.log_classes = class_evidence_.LogMean(), .log_groups = log_groups}));
+  groups.log_class_mean = class_evidence_.LogMean();
+  CALIBD_RETURN_IF_ERROR(process_.Restore(std::move(state.evidence), groups));
   reliability_ = state.reliability;
   frequencies_ = RunningClassFrequencies(std::move(state.classes));
   first_observation_ = state.first_observation;

@@ -30,7 +30,7 @@ TEST(EvidenceTest, DoesNotDependOnTheBatches) {
     for (std::size_t i = 0; i < set.labels.size(); i += step) {
       cut.Add(set.view().rows(i, std::min(step, set.labels.size() - i)));
       // Means in between have no effect on the bits.
-      cut.Consider({.log_classes = 40, .log_groups = 1});
+      cut.Consider({.log_class_mean = 40, .log_group_mean = 1});
     }
     cut.Consider({});
     whole.Consider({});

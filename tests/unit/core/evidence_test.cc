@@ -18,7 +18,6 @@
 namespace calibd {
 namespace {
 
-using testing::kBettorCount;
 using testing::MakeBasis;
 using testing::ReferenceExperts;
 
@@ -226,7 +225,9 @@ TEST(EvidenceTest, TheMixtureIsTheWeightedMeanOfTheExperts) {
   const PredictionSet set = Draw(GeneratorSpec::M2(5), 40, 2);
   for (std::size_t i = 0; i < set.labels.size(); ++i) {
     process.Add(set.view().row(i), set.labels[i]);
-    process.Consider({.log_classes = std::sin(i), .log_groups = std::cos(i)});
+    process.Consider({.log_class_mean = std::sin(i),
+                      .log_group_mean = std::cos(i),
+                      .log_group_product = std::sin(2 * i)});
     process.RecordMaximum();
     const ExpertLogs logs = LogsOf(process.Save());
     const EvidenceReading reading = process.Read();

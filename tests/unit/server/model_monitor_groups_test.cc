@@ -63,7 +63,7 @@ class GroupTest : public ::testing::Test {
         classes.Add(set_.view().rows(i, 1));
       }
     }
-    process->Consider({.log_classes = classes.LogMean()});
+    process->Consider({.log_class_mean = classes.LogMean()});
     return process->Read();
   }
 
@@ -72,25 +72,28 @@ class GroupTest : public ::testing::Test {
   std::vector<std::string> values_;
 };
 
-TEST_F(GroupTest, TheMeanEValueOfTheGroupsIsAFamilyOfTheModel) {
+TEST_F(GroupTest, TheMeanAndTheProductOfTheGroupsAreAFamilyOfTheModel) {
   // Each of the six values has one of 8 slots, or only the first three values have one. The others
-  // share the overflow group, which makes no bet.
+  // share the overflow group, which is a factor of the product only.
   for (const std::size_t max_groups : {8U, 3U}) {
     Model model(1, Grouped(0, max_groups), {}, {}, pool_, nullptr);
     for (std::size_t at = 0; at < 1000; at += 100) Apply(model, at, at + 100);
     model.Publish();
     const MonitorSnapshot& monitor = *model.snapshot()->monitor;
     double mean = 0;
+    double log10_product = 0;
     std::size_t seen = 0;
     for (const auto& group : monitor.groups) {
+      log10_product += group->watch.reading.evidence.log10_e_value;
       if (group->id.overflow) continue;
       mean += std::pow(10, group->watch.reading.evidence.log10_e_value);
       ++seen;
     }
     mean = (mean + static_cast<double>(max_groups - seen)) / static_cast<double>(max_groups);
     const auto family = static_cast<std::size_t>(ExpertFamily::kGroups);
-    EXPECT_NEAR(monitor.watch->reading.evidence.family_log10_e_value[family], std::log10(mean),
-                1e-12);
+    // Both have the same share.
+    EXPECT_NEAR(monitor.watch->reading.evidence.family_log10_e_value[family],
+                std::log10((mean + std::pow(10, log10_product)) / 2), 1e-12);
     EXPECT_GT(monitor.watch->reading.evidence.family_share[family], 0);
   }
 }

@@ -164,7 +164,7 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   for (std::size_t i = 0; i < 500; ++i) {
     process->Add(bad.view().row(i), bad.labels[i]);
     classes.Add(bad.view().rows(i, 1));
-    process->Consider({.log_classes = classes.LogMean()});
+    process->Consider({.log_class_mean = classes.LogMean()});
     if (i % 64 == 63) process->RecordMaximum();
     const EvidenceReading reading = process->Read();
     if (evidence_at == 0 && reading.maximum.log_value >= std::log(20)) {
@@ -343,7 +343,7 @@ TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
   process->Add(good.view());
   ClassEvidence classes(kModelMonitorClasses, kDefaultTolerance);
   classes.Add(good.view());
-  process->Consider({.log_classes = classes.LogMean()});
+  process->Consider({.log_class_mean = classes.LogMean()});
   EXPECT_EQ(snapshot.watch->reading.evidence.log10_e_value, process->Read().evidence.log10_e_value);
   // A new alarm can be raised.
   Send(DrawFrom(GeneratorSpec::M3(kModelMonitorClasses), 2000), 100);

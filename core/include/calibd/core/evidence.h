@@ -109,15 +109,19 @@ struct EvidenceReading {
   double projection_variance = 0;
 };
 
-// The logarithms of two e-processes that are computed elsewhere and take part in the mixture. Both
-// must be of the same predictions as the mixture, under the same null hypothesis.
-struct MeanEvidence {
+// The logarithms of e-processes over parts of the predictions, which are computed elsewhere and
+// take part in the mixture. They must be of the same predictions as the mixture, under the same
+// null hypothesis.
+struct PartsEvidence {
   // The mean over classes, ClassEvidence::LogMean.
-  double log_classes = 0;
+  double log_class_mean = 0;
   // The mean over groups of predictions with weights that were fixed before the first prediction. A
   // prediction's group must be known before its label. A group without predictions has the e-value
   // 1, and a group without a weight takes no part.
-  double log_groups = 0;
+  double log_group_mean = 0;
+  // The product over groups. It is an e-process if each prediction belongs to one group, because a
+  // prediction then changes at most one factor, in expectation by a factor of at most 1.
+  double log_group_product = 0;
 };
 
 // The logarithms of the experts' processes after the newest prediction.
@@ -174,8 +178,8 @@ class EvidenceProcess {
   // Includes e-processes over all predictions so far in the mixture. Predictions that are added
   // later exclude them until the next call, because a mixture with an outdated e-value is not an
   // e-process.
-  void Consider(const MeanEvidence& means) noexcept;
-  // Includes the mixture with the means of Consider in its maximum, which otherwise excludes them:
+  void Consider(const PartsEvidence& parts) noexcept;
+  // Includes the mixture with the values of Consider in its maximum, which otherwise excludes them:
   // a lower bound. The maximum does not depend on how predictions are split into calls if this is
   // called after fixed numbers of predictions.
   void RecordMaximum() noexcept;
@@ -203,7 +207,7 @@ class EvidenceProcess {
   //
   // The state may have other experts or priors. Experts are matched by id: an expert that kExperts
   // lacks is dropped, and one that the state lacks starts with W = 1 at this prediction, or with
-  // its value in `means`. The mixture M continues from the old e-value E_s with an offset, at
+  // its value in `parts`. The mixture M continues from the old e-value E_s with an offset, at
   // predictions t >= s:
   //   E_t = E_s M_t / M_s = E_s sum_j w_j W_j,t / W_j,s,  w_j = prior_j W_j,s / M_s,
   // with the new priors. Each W_j,t / W_j,s is a nonnegative supermartingale that starts with 1 at
@@ -214,7 +218,7 @@ class EvidenceProcess {
   // The detectors of drift of all experts continue with the mixture R_s. The mixture is then
   // continuous too, and E[R_{t+1} | past] <= 1 + R_t, from which E R_T <= E T follows, holds
   // for any values at s.
-  [[nodiscard]] absl::Status Restore(State state, const MeanEvidence& means = {});
+  [[nodiscard]] absl::Status Restore(State state, const PartsEvidence& parts = {});
 
   [[nodiscard]] const FourierBasis& basis() const noexcept { return *basis_; }
   // Upper bound of the bytes that a process holds, without its basis.

@@ -40,17 +40,19 @@ enum class ExpertKind {
   // labels of class k: some classes are more frequent than predicted (label shift).
   kClassCount,
   // The mean over classes of the e-values of ClassEvidence: one class deviates. This e-value and
-  // the next are computed elsewhere, see EvidenceProcess::Consider.
+  // the next two are computed elsewhere, see EvidenceProcess::Consider.
   kClassMean,
   // The mean of the e-values of groups of predictions, with fixed weights: one group deviates.
   kGroupMean,
+  // The product of the e-values of these groups: many groups deviate in different directions.
+  kGroupProduct,
 };
 
 struct Expert {
   // Identifies the expert in saved states: > 0, unique, and never used for another expert.
   std::int32_t id;
   ExpertKind kind;
-  // c, eta, theta, beta or pi; 0 for a mean.
+  // c, eta, theta, beta or pi; 0 for a kind that is computed elsewhere.
   double parameter;
 };
 
@@ -95,6 +97,7 @@ struct Expert {
       {36, kClassCount, 1},
       {37, kClassMean, 0},
       {38, kGroupMean, 0},
+      {39, kGroupProduct, 0},
   });
 }
 // All experts, in the order of their kinds. To add an expert, add a row with an id that was never
@@ -109,6 +112,11 @@ static_assert(std::is_sorted(kExperts.begin(), kExperts.end(),
   return static_cast<std::size_t>(std::count_if(
       kExperts.begin(), kExperts.end(), [kind](const Expert& one) { return one.kind == kind; }));
 }
+
+// The experts that EvidenceProcess computes itself, which are the first ones.
+inline constexpr std::size_t kBettorCount = kExpertCount - CountOf(ExpertKind::kClassMean) -
+                                            CountOf(ExpertKind::kGroupMean) -
+                                            CountOf(ExpertKind::kGroupProduct);
 
 // The parameters of the experts of one kind.
 template <ExpertKind kKind>
@@ -158,6 +166,7 @@ inline constexpr std::size_t kFamilyCount = 8;
     case ExpertKind::kClassMean:
       return ExpertFamily::kClasses;
     case ExpertKind::kGroupMean:
+    case ExpertKind::kGroupProduct:
       return ExpertFamily::kGroups;
     case ExpertKind::kPower:
     case ExpertKind::kUniformShare:
@@ -172,29 +181,38 @@ inline constexpr std::size_t kFamilyCount = 8;
 [[nodiscard]] const char* FamilyName(ExpertFamily family) noexcept;
 
 // The share of a kind in the mixture, in parts of 30. Errors that a few predictions reveal need a
-// small share only; errors of single classes grow slowly and need a larger one. Chosen by
-// simulation such that no kind of error is detected much later than with the best shares for it.
+// small share only; errors of single classes grow slowly and need a larger one. Networks are mostly
+// over-confident at all probabilities, which kPower finds first. Chosen by simulation such that no
+// kind of error is detected much later than with the best shares for it.
 [[nodiscard]] constexpr int ShareOf(ExpertKind kind) {
   switch (kind) {
     case ExpertKind::kPooledHistogram:
     case ExpertKind::kUniformShare:
+    case ExpertKind::kGroupMean:
+    case ExpertKind::kGroupProduct:
       return 1;
     case ExpertKind::kWitness:
     case ExpertKind::kClassHistogram:
-    case ExpertKind::kGroupMean:
       return 2;
-    case ExpertKind::kPower:
-      return 3;
     case ExpertKind::kTilt:
+    case ExpertKind::kLabelShare:
+      return 3;
     case ExpertKind::kClassMean:
       return 4;
-    case ExpertKind::kLabelShare:
-      return 5;
+    case ExpertKind::kPower:
     case ExpertKind::kClassCount:
       break;
   }
   return 6;
 }
+
+static_assert([] {
+  int sum = 0;
+  for (int kind = 0; kind <= static_cast<int>(ExpertKind::kGroupProduct); ++kind) {
+    sum += ShareOf(static_cast<ExpertKind>(kind));
+  }
+  return sum == 30;
+}());
 
 [[nodiscard]] consteval std::array<double, kExpertCount> MakePriors() {
   std::array<double, kExpertCount> priors{};
