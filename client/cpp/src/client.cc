@@ -49,6 +49,8 @@ constexpr int kMaxBrokenCalls = 5;
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 // Maximum time for the call that learns why no connection was made.
 constexpr std::chrono::seconds kReasonTimeout{1};
+// Between attempts while none of several servers serves.
+constexpr std::chrono::milliseconds kTakeoverPause{100};
 
 absl::Status Cancelled() { return absl::CancelledError("the call was cancelled"); }
 
@@ -168,8 +170,12 @@ struct Client::Impl {
       const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
       absl::Status status = call(context, attempt);
       if (!status.ok() && stop.stop_requested()) return Cancelled();
-      if (!IsRetryable(status)) return status;
-      const auto asked = RetryDelay(status);
+      // A server that begins to stop cancels calls that reach it at this moment.
+      const bool was_cancelled = absl::IsCancelled(status) && IsCutOff(status);
+      if (!IsRetryable(status) && !was_cancelled) return status;
+      auto asked = RetryDelay(status);
+      // One of several servers takes the store over.
+      if (!asked.has_value() && NamesSeveral(address)) asked = kTakeoverPause;
       // A refusal with a retry delay by a starting or stopping server is not a failed attempt.
       const bool awaited = absl::IsUnavailable(status) && asked.has_value();
       if (!awaited && ++failed >= options.max_attempts) return status;

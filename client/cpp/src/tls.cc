@@ -124,9 +124,17 @@ absl::Status CheckConnection(const std::string& address, const TlsOptions& tls,
   return absl::OkStatus();
 }
 
+bool NamesSeveral(const std::string& address) {
+  return absl::StartsWith(address, "dns:") || absl::StrContains(address, ',');
+}
+
 std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address, const TlsOptions& tls,
                                              TokenSource token) {
   grpc::ChannelArguments arguments = ChannelSettings();
+  if (NamesSeveral(address)) {
+    arguments.SetServiceConfigJSON(
+        R"({"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}})");
+  }
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!tls.ca.empty()) {
     if (!tls.server_name.empty()) arguments.SetSslTargetNameOverride(tls.server_name);

@@ -17,6 +17,10 @@ namespace calibd::client {
 [[nodiscard]] absl::Status CheckConnection(const std::string& address, const TlsOptions& tls,
                                            const TokenSource& token);
 
+// Whether this is a target of gRPC that may name several servers. Calls then go to one whose health
+// service says SERVING: the owner of a shared store, and not a standby.
+[[nodiscard]] bool NamesSeveral(const std::string& address);
+
 // A channel with the settings of all channels. Requires CheckConnection. Files of TLS that cannot
 // be read make a channel that cannot connect. token: see TokenSourceOr.
 [[nodiscard]] std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address,

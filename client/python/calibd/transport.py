@@ -37,6 +37,11 @@ _LOG_SECONDS = 60.0
 # Attempts of a call that the server refuses for lack of a resource.
 _MAX_ATTEMPTS = 4
 
+# For a target that may name several servers of one store: calls go to one whose health service
+# says SERVING, which is the owner and not a standby.
+_OWNER_OF_SEVERAL = (
+    "grpc.service_config",
+    '{"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}')
 _CHANNEL_OPTIONS = (
     # A page of the largest declarations fits into one response.
     ("grpc.max_receive_message_length", 32 << 20),
@@ -238,10 +243,12 @@ class Endpoint(NamedTuple):
         """A channel with a connection of its own."""
         if (error := unusable()) is not None:
             raise error
+        options: tuple[tuple[str, Any], ...] = _CHANNEL_OPTIONS
+        if self.target.startswith("dns:") or "," in self.target:
+            options += (_OWNER_OF_SEVERAL,)
         if self.tls is None:
-            channel = grpc.insecure_channel(self.target, options=_CHANNEL_OPTIONS)
+            channel = grpc.insecure_channel(self.target, options=options)
         else:
-            options: tuple[tuple[str, Any], ...] = _CHANNEL_OPTIONS
             if self.tls.server_name is not None:
                 options += (("grpc.ssl_target_name_override", self.tls.server_name),)
             channel = grpc.secure_channel(self.target, self.tls.credentials(), options=options)
@@ -493,7 +500,10 @@ def retry(attempt: Callable[[float], _Result], timeout: float, patience: float,
             unavailable = error
         else:
             failed += 1
-        if not errors.is_retryable(error) or errors.is_hopeless(error) or failed >= _MAX_ATTEMPTS:
+        # A server that begins to stop cancels calls that reach it at this moment.
+        was_cancelled = isinstance(error, errors.Cancelled) and errors.is_cut_off(error)
+        if not (errors.is_retryable(error) or was_cancelled) or errors.is_hopeless(error) or (
+                failed >= _MAX_ATTEMPTS):
             raise error
         delay = backoff.next(error.retry_seconds)
         if time.monotonic() + delay >= deadline:

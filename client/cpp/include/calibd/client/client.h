@@ -76,9 +76,10 @@ struct WatchOptions {
 // Thread-safe. The streams that it opens may outlive it.
 class Client {
  public:
-  // address: "HOST:PORT". Not encrypted without options.tls: for loopback and trusted networks.
-  // Errors: INVALID_ARGUMENT for options that do not fit together or name unusable files;
-  // UNAVAILABLE, with the reason if TLS is the cause.
+  // address: "HOST:PORT"; "dns:///NAME:PORT" or "ipv4:IP:PORT,IP:PORT" for several servers of one
+  // store, of which the owner is found by the health service. Not encrypted without options.tls:
+  // for loopback and trusted networks. Errors: INVALID_ARGUMENT for options that do not fit
+  // together or name unusable files; UNAVAILABLE, with the reason if TLS is the cause.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Client>> Connect(
       const std::string& address, const ClientOptions& options = {});
 
