@@ -5,8 +5,11 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -22,6 +25,7 @@
 #include "server/api/guard.h"
 #include "server/api/health.h"
 #include "server/archive/archiver.h"
+#include "server/base/listen_address.h"
 #include "server/compute/window_jobs.h"
 #include "server/executor/thread_pool.h"
 #include "server/executor/usable_cpus.h"
@@ -83,6 +87,16 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStoreOf(const Options& options) {
   return LocalStore::Open(options.data_dir);
 }
 
+// Where clients and other processes reach gRPC, which listens on the bound address.
+std::string AdvertisedAddress(const Options& options, const std::string& bound) {
+  if (!options.advertise.empty()) return options.advertise;
+  const auto endpoint = ParseListenAddress(bound);
+  if (!endpoint.ok() || !endpoint->address().is_unspecified()) return bound;
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return bound;
+  return absl::StrCat(name.data(), ":", endpoint->port());
+}
+
 // protobuf builds the types of fields and the reflection of messages when they are first needed.
 // Without memory at that time, it would leave them incomplete and crash later.
 void BuildTypes(const google::protobuf::Descriptor& message) {
@@ -138,17 +152,25 @@ struct Server::Parts {
                                static_cast<std::size_t>(options.max_expired_producers_per_model),
                            .requests = static_cast<std::size_t>(options.max_request_ids_per_model),
                            .request_age = std::chrono::seconds(options.request_id_seconds)}},
-            writers),
+            writers, [this] { return store.CheckOwned(); }),
         store(*the_store),
-        health(options.data_dir, [this] { return commits.refusal(); }),
-        commits(std::move(the_store),
-                [this](const absl::Status& status) {
-                  if (absl::IsDataLoss(status)) health.ReportDamage(status);
-                  events.on_failure(absl::Status(
-                      status.code(),
-                      absl::StrCat("the store failed, calibd acknowledges nothing more: ",
-                                   status.message())));
-                }),
+        health(
+            options.data_dir, [this] { return commits.refusal(); },
+            [this] { return store.CheckOwned(); }),
+        commits(
+            std::move(the_store),
+            [this](const absl::Status& status) {
+              if (absl::IsDataLoss(status)) health.ReportDamage(status);
+              if (stops_waiting && absl::IsUnavailable(status)) {
+                spdlog::warn("ends without the store, in which all that was acknowledged is: {}",
+                             std::string(status.message()));
+                return;
+              }
+              events.on_failure(
+                  absl::Status(status.code(),
+                               absl::StrCat("the store failed, calibd acknowledges nothing more: ",
+                                            status.message())));
+            }),
         archiver(MakeArchiver(options, commits)),
         compute_threads(ThreadCount(options.compute_threads)),
         computers("calibd-compute", compute_threads, kComputeNiceness),
@@ -196,6 +218,7 @@ struct Server::Parts {
                  .audit = *audit,
                  .call_memory = call_memory,
                  .recovery = recovery,
+                 .store = store,
                  .store_damaged = health.damaged(),
                  .max_series = static_cast<std::size_t>(options.max_series),
                  .ingest_queue_bytes = static_cast<std::size_t>(options.ingest_queue_bytes),
@@ -205,6 +228,7 @@ struct Server::Parts {
   // First the calls end, then the threads whose tasks use the other parts.
   ~Parts() {
     EndRecovery();
+    StopWaiting();
     api.Drain();
     grpc.reset();
     http.reset();
@@ -228,6 +252,7 @@ struct Server::Parts {
   void RunRecovery() {
     pthread_setname_np(pthread_self(), "calibd-recover");
     const absl::Status status = Guarded("Recovery", Stage::kStart, [this]() -> absl::Status {
+      CALIBD_RETURN_IF_ERROR(store.Own(AdvertisedAddress(options, grpc->address()), recovery.stop));
       absl::Status recovered =
           Recover(store, registry, static_cast<std::size_t>(options.model_memory_bytes), recovery);
       for (const std::string& warning : recovery.warnings) {
@@ -249,6 +274,7 @@ struct Server::Parts {
         due_work = std::make_unique<DueWork>(registry, ingestor, commits, [this] {
           history.CheckNext();
           CheckFiles();
+          if (serves) grpc->SetServing(registry.CheckRestored().ok());
           ReturnMemory();
           relay_statistics.ending_calls().Forget(kForgottenCalls);
           LogRefusalChange();
@@ -258,11 +284,14 @@ struct Server::Parts {
     });
     if (!status.ok()) {
       // The drain stopped the recovery; this is not a failure.
-      if (!absl::IsCancelled(status)) events.on_failure(status);
+      const bool stopped =
+          absl::IsCancelled(status) || (stops_waiting && absl::IsUnavailable(status));
+      if (!stopped) events.on_failure(status);
       return;
     }
     if (health.StartServing()) {
-      grpc->StartServing();
+      grpc->SetServing(true);
+      serves = true;
       events.on_serving(grpc->address(), http->address());
     }
   }
@@ -334,8 +363,21 @@ struct Server::Parts {
                                                   : "the disk is full");
   }
 
+  // What has not been committed when a drain ends is not acknowledged.
+  void StopWaiting() {
+    stops_waiting = true;
+    store.StopWaiting();
+  }
+
+  // A database that has been away for so long may be away for longer.
+  void StopWaitingWithoutLease() {
+    if (!store.CheckOwned().ok()) StopWaiting();
+  }
+
   void EndRecovery() {
     recovery.stop = true;
+    // Until calls are served, there is nothing to store.
+    if (!serves) StopWaiting();
     if (recoverer.joinable()) recoverer.join();
   }
 
@@ -352,6 +394,8 @@ struct Server::Parts {
   std::int64_t returned_excesses = 0;
   std::optional<std::chrono::steady_clock::time_point> return_memory_at;
   ThreadPool writers;
+  // A store that is away is no failure any more.
+  std::atomic<bool> stops_waiting = false;
   ModelRegistry registry;
   Recovery recovery;
   // Owned by `commits`, to which nothing is posted before the models are recovered.
@@ -384,6 +428,8 @@ struct Server::Parts {
   Metrics metrics;
   std::unique_ptr<HttpEndpoint> http;
   std::unique_ptr<GrpcEndpoint> grpc;
+  // Calls are served, as far as the store is owned.
+  std::atomic<bool> serves = false;
   std::thread recoverer;
 };
 
@@ -442,6 +488,7 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
   const auto begin = std::chrono::steady_clock::now();
   parts_->health.StartDraining();
   parts_->EndRecovery();
+  parts_->StopWaitingWithoutLease();
   parts_->grpc->StopServing();
   parts_->streams.Drain();
   parts_->api.Drain();
@@ -451,6 +498,7 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
   parts_->grpc->Shutdown(std::chrono::system_clock::now() +
                          (deadline - std::chrono::steady_clock::now()));
   if (parts_->due_work != nullptr) {
+    parts_->StopWaitingWithoutLease();
     parts_->due_work->Stop();
     // Snapshots leave nothing to replay for the next start. Clients may have used all the time
     // until the deadline, so snapshots get another sixth of it.

@@ -234,6 +234,11 @@ void CalibrationWatches::Run() {
   while (true) {
     std::map<std::int64_t, Watcher> due = AwaitDue();
     if (due.empty()) return;
+    // Another process may have newer states.
+    if (const absl::Status owned = registry_.CheckRestored(); !owned.ok()) {
+      End(nullptr, owned);
+      continue;
+    }
     std::map<const Model*, Shown> shown;
     for (auto& entry : due) {
       Watcher& watcher = entry.second;

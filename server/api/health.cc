@@ -34,7 +34,11 @@ void Health::ReportDamage(const absl::Status& damage) {
 }
 
 std::string Health::Unready() const {
-  switch (phase_) {
+  const Phase phase = phase_;
+  if (phase != Phase::kDraining) {
+    if (const absl::Status owned = check_owned_(); !owned.ok()) return std::string(owned.message());
+  }
+  switch (phase) {
     case Phase::kStarting:
       return "starting, calibd is recovering the models";
     case Phase::kServing:

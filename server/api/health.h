@@ -17,8 +17,12 @@ namespace calibd::server {
 class Health {
  public:
   // data_dir: removed from logged messages. refusal: tells which writes the store refuses.
-  Health(std::string data_dir, std::function<CommitQueue::Refusal()> refusal)
-      : data_dir_(std::move(data_dir)), refusal_(std::move(refusal)) {}
+  // check_owned: tells why calls end, if this process does not own the store.
+  Health(std::string data_dir, std::function<CommitQueue::Refusal()> refusal,
+         std::function<absl::Status()> check_owned)
+      : data_dir_(std::move(data_dir)),
+        refusal_(std::move(refusal)),
+        check_owned_(std::move(check_owned)) {}
 
   // Call it when the models are recovered. Returns whether calls may be served; false while
   // draining.
@@ -47,6 +51,7 @@ class Health {
 
   const std::string data_dir_;
   const std::function<CommitQueue::Refusal()> refusal_;
+  const std::function<absl::Status()> check_owned_;
   std::atomic<Phase> phase_ = Phase::kStarting;
   std::atomic<bool> damaged_ = false;
   ErrorLog damage_log_{"damaged places"};

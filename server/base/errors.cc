@@ -19,8 +19,9 @@ absl::string_view View(std::string_view text) { return {text.data(), text.size()
 
 }  // namespace
 
-absl::Status MakeError(absl::StatusCode code, std::string_view reason, std::string_view message) {
-  return WithReason(absl::Status(code, View(message)), reason);
+absl::Status MakeError(absl::StatusCode code, std::string_view reason, std::string_view message,
+                       const ErrorMetadata& metadata) {
+  return WithReason(absl::Status(code, View(message)), reason, metadata);
 }
 
 absl::Status WithClientMessage(absl::Status status, std::string_view message) {
@@ -28,8 +29,10 @@ absl::Status WithClientMessage(absl::Status status, std::string_view message) {
   return status;
 }
 
-absl::Status WithReason(absl::Status status, std::string_view reason) {
+absl::Status WithReason(absl::Status status, std::string_view reason,
+                        const ErrorMetadata& metadata) {
   rpc::ErrorInfo info;
+  for (const auto& [key, value] : metadata) (*info.mutable_metadata())[key] = value;
   info.set_reason(std::string(reason));
   info.set_domain("calibd");
   status.SetPayload(kErrorInfoUrl, absl::Cord(info.SerializeAsString()));

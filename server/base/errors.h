@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,9 +20,10 @@ namespace calibd::server {
 // Errors inside the server: an absl::Status whose details are calibd.rpc messages, stored as
 // payloads under the type URLs of google.rpc. The rpc layer converts them to the wire form.
 
-// reason: UPPER_SNAKE_CASE, stable; becomes ErrorInfo.reason.
+// reason: UPPER_SNAKE_CASE, stable; becomes ErrorInfo.reason. metadata: that of the ErrorInfo.
+using ErrorMetadata = std::map<std::string, std::string>;
 [[nodiscard]] absl::Status MakeError(absl::StatusCode code, std::string_view reason,
-                                     std::string_view message);
+                                     std::string_view message, const ErrorMetadata& metadata = {});
 
 // INVALID_ARGUMENT with a BadRequest that names each field. The message joins the violations.
 // violations: at least one.
@@ -62,8 +64,9 @@ void Violate(std::vector<Violation>& violations, std::string_view field,
 [[nodiscard]] absl::Status WithClientMessage(absl::Status status, std::string_view message);
 inline constexpr char kClientMessageUrl[] = "calibd/client-message";
 
-// Returns the error with this reason in its ErrorInfo.
-[[nodiscard]] absl::Status WithReason(absl::Status status, std::string_view reason);
+// Returns the error with this reason and this metadata in its ErrorInfo.
+[[nodiscard]] absl::Status WithReason(absl::Status status, std::string_view reason,
+                                      const ErrorMetadata& metadata = {});
 
 // The type URL of ErrorInfo payloads.
 inline constexpr char kErrorInfoUrl[] = "type.googleapis.com/google.rpc.ErrorInfo";

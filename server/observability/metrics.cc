@@ -7,12 +7,14 @@
 #include <chrono>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "calibd/text/printable.h"
+#include "server/base/errors.h"
 #include "server/observability/metric_families.h"
 #include "server/observability/process_metrics.h"
 #include "server/version.h"
@@ -63,6 +65,16 @@ constexpr FamilyRow<Metrics::Sources> kServerRows[] = {
     {"calibd_store_damaged", Gauge,
      "1 if damage to the store was found since the server started, else 0.",
      [](auto& server, auto& out) { out.Add(server.store_damaged ? 1 : 0); }},
+    {"calibd_store_owner", Gauge,
+     "1 while this server owns the store and may answer for it, else 0.",
+     [](auto& server, auto& out) { out.Add(server.store.CheckOwned().ok() ? 1 : 0); }},
+    {"calibd_store_synchronous", Gauge,
+     "1 if PostgreSQL has a synchronous standby, so that commits are on two machines, else 0. Only "
+     "with --store postgres.",
+     [](auto& server, auto& out) {
+       const std::optional<bool> synchronous = server.store.synchronous();
+       if (synchronous.has_value()) out.Add(*synchronous ? 1 : 0);
+     }},
     {"calibd_store_reserved_bytes", Gauge,
      "Disk space that the store may need, in bytes: the reservations of all models and 512 MiB "
      "that they share.",
@@ -72,7 +84,12 @@ constexpr FamilyRow<Metrics::Sources> kServerRows[] = {
      [](auto& server, auto& out) { out.Add(server.disk_bytes); }},
     {"calibd_recovering", Gauge,
      "1 while the server recovers the models and answers calls with UNAVAILABLE, else 0.",
-     [](auto& server, auto& out) { out.Add(server.registry.CheckRestored().ok() ? 0 : 1); }},
+     [](auto& server, auto& out) {
+       const auto error = GetErrorInfo(server.registry.CheckRestored());
+       const bool recovers =
+           error.has_value() && (error->reason() == "STARTING" || error->reason() == "TAKING_OVER");
+       out.Add(recovers ? 1 : 0);
+     }},
     {"calibd_recovery_models", Gauge, "Number of models that the recovery has read.",
      [](auto& server, auto& out) { out.Add(server.recovery.models.load()); }},
     {"calibd_recovery_batches", Gauge,

@@ -50,6 +50,7 @@ class Metrics {
     const ByteBudget& call_memory;
     // The recovery at the start, which may still be running.
     const Recovery& recovery;
+    const Store& store;
     // True if damage was found since the start.
     const std::atomic<bool>& store_damaged;
     // Maximum number of series of models in one response; see ModelMetrics. Further ones are left

@@ -142,6 +142,10 @@ void AddProcessOptions(CLI::App& app, Options& options) {
       ->check([](const std::string& text) {
         return std::string(CheckConnectionString(text).message());
       });
+  AddOption(app, "advertise", options.advertise,
+            "HOST:PORT where clients reach this calibd, for --store postgres: standbys name it to "
+            "clients while this one is the owner (default: --listen, or the name of the host if "
+            "that is any address)");
   AddOption(app, "data-dir", options.data_dir,
             "Folder of the store, created if missing; only one calibd at a time may use it")
       ->check([](const std::string& folder) {
@@ -432,6 +436,9 @@ void CheckStore(const Options& options) {
   if (options.store == "local") {
     if (!options.postgres.empty()) {
       throw CLI::ValidationError("--postgres", "needs --store postgres");
+    }
+    if (!options.advertise.empty()) {
+      throw CLI::ValidationError("--advertise", "needs --store postgres");
     }
   } else if (!options.archive_command.empty()) {
     throw CLI::ValidationError("--archive-command",

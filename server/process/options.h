@@ -38,6 +38,8 @@ struct Options {
   std::string store = "local";
   // A connection string of libpq; empty for its conventions.
   std::string postgres;
+  // Where clients reach this process; empty for the bound address or the name of the host.
+  std::string advertise;
   std::string data_dir = "calibd-data";
   // Empty: no archive.
   std::string archive_command;

@@ -180,7 +180,9 @@ GrpcEndpoint::~GrpcEndpoint() {
   if (server_ != nullptr) Shutdown(std::chrono::system_clock::now());
 }
 
-void GrpcEndpoint::StartServing() { server_->GetHealthCheckService()->SetServingStatus(true); }
+void GrpcEndpoint::SetServing(bool serving) {
+  server_->GetHealthCheckService()->SetServingStatus(serving);
+}
 
 void GrpcEndpoint::StopServing() { server_->GetHealthCheckService()->Shutdown(); }
 

@@ -39,8 +39,8 @@ class GrpcEndpoint {
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
-  // The health service reports SERVING.
-  void StartServing();
+  // The health service reports SERVING or NOT_SERVING, until StopServing.
+  void SetServing(bool serving);
   // The health service reports NOT_SERVING from now on.
   void StopServing();
   // Accepts no more connections, lets calls continue until the deadline, and then cancels them.

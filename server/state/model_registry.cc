@@ -71,8 +71,11 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
 
 }  // namespace
 
-ModelRegistry::ModelRegistry(const Limits& limits, ThreadPool& writers)
-    : limits_(limits), writers_(writers), reserved_(std::make_shared<ReservedBytes>()) {}
+ModelRegistry::ModelRegistry(const Limits& limits, ThreadPool& writers, CheckOwned check_owned)
+    : limits_(limits),
+      writers_(writers),
+      check_owned_(std::move(check_owned)),
+      reserved_(std::make_shared<ReservedBytes>()) {}
 
 absl::Status ModelRegistry::Create(ModelDeclaration declaration, bool may_create,
                                    const Found& found) {
@@ -172,7 +175,10 @@ absl::Status ModelRegistry::CheckRestored() const {
   return Check();
 }
 
-absl::Status ModelRegistry::Check() const { return restored_ ? absl::OkStatus() : StartingError(); }
+absl::Status ModelRegistry::Check() const {
+  if (check_owned_) CALIBD_RETURN_IF_ERROR(check_owned_());
+  return restored_ ? absl::OkStatus() : StartingError();
+}
 
 std::shared_ptr<Model> ModelRegistry::Add(std::int64_t id, ModelDeclaration declaration,
                                           ModelSnapshot::Time create_time) {

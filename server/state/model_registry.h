@@ -22,7 +22,8 @@ namespace calibd::server {
 // All models by name. Thread-safe; no call takes longer than a lookup.
 //
 // Before FinishRestoring, models are missing or incomplete, so only the recovery gets them.
-// Functions that return Unavailable (STARTING) until then say so below.
+// Functions that return Unavailable (STARTING) until then, or while another process may have the
+// store, say so below.
 class ModelRegistry {
  public:
   struct Limits {
@@ -34,8 +35,13 @@ class ModelRegistry {
     ProducerLimits producers{};
   };
 
-  // writers: the threads of the models' strands; must outlive the models.
-  ModelRegistry(const Limits& limits, ThreadPool& writers);
+  // Whether what this process knows about the models may be told; otherwise what calls end with.
+  // Called on any thread.
+  using CheckOwned = std::function<absl::Status()>;
+
+  // writers: the threads of the models' strands; must outlive the models. check_owned: may be
+  // empty.
+  ModelRegistry(const Limits& limits, ThreadPool& writers, CheckOwned check_owned = {});
 
   // Returns the existing model if its original or its present declaration is equal. may_create:
   // whether the model may be new. found: called with the model and whether it is new, before any
@@ -54,7 +60,7 @@ class ModelRegistry {
   // Makes new ids start at next_id, above all ids issued so far.
   void ReserveIds(std::int64_t next_id);
   void FinishRestoring();
-  // Unavailable before FinishRestoring, OK after it.
+  // Unavailable before FinishRestoring, and while check_owned returns an error.
   [[nodiscard]] absl::Status CheckRestored() const;
   // Errors: Unavailable; NotFound.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Find(const ModelName& name) const;
@@ -89,6 +95,7 @@ class ModelRegistry {
 
   const Limits limits_;
   ThreadPool& writers_;
+  const CheckOwned check_owned_;
   // Shared with the models, which may outlive the registry.
   const std::shared_ptr<ReservedBytes> reserved_;
   mutable std::mutex mutex_;

@@ -1,6 +1,10 @@
 #ifndef CALIBD_SERVER_STORE_STORE_H_
 #define CALIBD_SERVER_STORE_STORE_H_
 
+#include <atomic>
+#include <optional>
+#include <string>
+
 #include "absl/status/status.h"
 #include "server/store/catalog.h"
 #include "server/store/log.h"
@@ -46,6 +50,25 @@ enum class Outcome {
 // what to do.
 class Store : public StoreLog, public StoreCatalog, public StoreMaintenance {
  public:
+  // ---- Ownership. By default, the store was taken when it was opened, and nobody else can take
+  // it.
+
+  // Waits until no other process owns the store, and takes it. Call it once, before the functions
+  // that read or write. address: where clients reach this process. Errors: also Cancelled after a
+  // stop.
+  [[nodiscard]] virtual absl::Status Own(const std::string& /*address*/,
+                                         const std::atomic<bool>& /*stop*/) {
+    return absl::OkStatus();
+  }
+  // Whether this process owns the store, so that what it knows is the newest state. Otherwise
+  // returns what calls end with. Thread-safe.
+  [[nodiscard]] virtual absl::Status CheckOwned() const { return absl::OkStatus(); }
+  // From now on, functions return Unavailable instead of waiting for long. Thread-safe.
+  virtual void StopWaiting() {}
+  // Whether commits wait until a second machine has them; nothing if the store does not know.
+  // Thread-safe.
+  [[nodiscard]] virtual std::optional<bool> synchronous() const { return std::nullopt; }
+
   // Undoes the writes of the current transaction. Must follow any error in it.
   virtual void Rollback() = 0;
   // Ends the use of the store properly: the next start expects exactly the current state. Call it

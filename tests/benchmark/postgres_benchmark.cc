@@ -129,7 +129,8 @@ int main(int argc, char** argv) {
   const std::string database = cluster.NewStore();
   cluster.Execute(database, "UPDATE calibd.cells SET next_model_id = 2");
   auto store = PostgresStore::Open({.connection = cluster.Connection(database)});
-  Require(store.ok(), "the store cannot be opened");
+  const std::atomic<bool> stop = false;
+  Require(store.ok() && (*store)->Own("", stop).ok(), "the store cannot be opened");
   Require((*store)->ReadLog([](const auto&) { return absl::OkStatus(); }).ok(), "no log");
   (*store)->FinishRecovery({});
   const std::string other = cluster.NewStore();

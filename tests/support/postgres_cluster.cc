@@ -112,9 +112,21 @@ void PostgresCluster::Start() {
 
 void PostgresCluster::Stop() {
   if (server_ == nullptr) return;
+  Thaw();
   server_->Signal(SIGQUIT);
   AbortClusterUnless(server_->WaitForExit().has_value(), "the server does not end");
   server_.reset();
+}
+
+void PostgresCluster::Freeze() { SignalAll(SIGSTOP); }
+void PostgresCluster::Thaw() { SignalAll(SIGCONT); }
+
+void PostgresCluster::SignalAll(int signal) const {
+  // First the process that starts the others.
+  server_->Signal(signal);
+  const std::string pid = std::to_string(server_->pid());
+  std::ifstream children(absl::StrCat("/proc/", pid, "/task/", pid, "/children"));
+  for (pid_t child = 0; children >> child;) kill(child, signal);
 }
 
 std::string PostgresCluster::NewStore() {
@@ -148,5 +160,23 @@ std::vector<std::string> PostgresCluster::Execute(const std::string& database,
   PQfinish(session);
   return rows;
 }
+
+OpenSession::OpenSession(const std::string& connection, const std::string& script)
+    : session_(PQconnectdb(connection.c_str())) {
+  RunScript(script);
+}
+
+void OpenSession::Commit() { RunScript("COMMIT"); }
+
+void OpenSession::RunScript(const std::string& script) {
+  PGresult* const result = PQexec(session_, script.c_str());
+  if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
+    std::cerr << PQerrorMessage(session_) << '\n';
+    std::abort();
+  }
+  PQclear(result);
+}
+
+OpenSession::~OpenSession() { PQfinish(session_); }
 
 }  // namespace calibd::testing

@@ -9,6 +9,8 @@
 #include "support/child_process.h"
 #include "support/temporary_folder.h"
 
+struct pg_conn;
+
 namespace calibd::testing {
 
 // A real PostgreSQL server in a temporary folder, which is reached by a socket in this folder. It
@@ -41,14 +43,34 @@ class PostgresCluster {
   void Start();
   // Ends all processes of the server at once, like a power cut that keeps the disk.
   void Stop();
+  // Stops all processes of the server, so that it accepts connections, but gives no answer, and
+  // lets them go on.
+  void Freeze();
+  void Thaw();
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:
+  void SignalAll(int signal) const;
   [[nodiscard]] std::filesystem::path data() const { return folder_.path() / "data"; }
 
   const TemporaryFolder folder_;
   std::unique_ptr<ChildProcess> server_;
   int databases_ = 0;
+};
+
+// A session that holds what it has locked until its end, at which its transaction is rolled back.
+class OpenSession {
+ public:
+  OpenSession(const std::string& connection, const std::string& script);
+  ~OpenSession();
+  void Commit();
+  OpenSession(const OpenSession&) = delete;
+  OpenSession& operator=(const OpenSession&) = delete;
+
+ private:
+  void RunScript(const std::string& script);
+
+  pg_conn* const session_;
 };
 
 }  // namespace calibd::testing

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 namespace calibd::testing {
 namespace {
@@ -55,6 +56,18 @@ bool ServerProcess::AwaitServing() {
   grpc_address_ = content.at("grpc").get<std::string>();
   http_address_ = content.at("http").get<std::string>();
   return true;
+}
+
+bool ServerProcess::AwaitListening() {
+  const std::regex line("listens for gRPC on (\\S+) and for HTTPS? on (\\S+)\n");
+  return WaitFor([&] {
+    std::smatch found;
+    const std::string output = process_->Output();
+    if (!std::regex_search(output, found, line)) return false;
+    grpc_address_ = found[1];
+    http_address_ = found[2];
+    return true;
+  });
 }
 
 std::optional<int> ServerProcess::Terminate(std::chrono::milliseconds deadline) {

@@ -28,10 +28,13 @@ class ServerProcess {
                                                const std::vector<std::string>& environment = {});
   // Waits until calibd serves; returns false if it does not.
   bool AwaitServing();
+  // Waits until calibd listens, as a standby does that does not serve; returns false if it does
+  // not.
+  bool AwaitListening();
   // True once calibd reported that it serves.
   [[nodiscard]] bool serving() const;
 
-  // "127.0.0.1:PORT", once calibd serves.
+  // "127.0.0.1:PORT", after AwaitServing or AwaitListening.
   [[nodiscard]] const std::string& grpc_address() const { return grpc_address_; }
   [[nodiscard]] const std::string& http_address() const { return http_address_; }
   [[nodiscard]] const ChildProcess& process() const { return *process_; }

@@ -25,6 +25,9 @@ constexpr int kBinary = 1;
 constexpr std::int32_t kInt8Type = 20;
 constexpr std::int32_t kBytesType = 17;
 constexpr std::chrono::seconds kSetUpTime{30};
+// How often a wait looks whether it shall end, and how long it lasts then.
+constexpr std::chrono::milliseconds kLook{200};
+constexpr std::chrono::seconds kLastWait{1};
 
 template <typename Integer>
 void PutInteger(Integer value, std::string& out) {
@@ -243,7 +246,9 @@ absl::Status PgConnection::Prepare() {
   return RunScript(
       "SET search_path = calibd; SET synchronous_commit = on; SET statement_timeout = 0; "
       "SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; "
-      "SET client_min_messages = warning; SET default_transaction_isolation = 'read committed'; "
+      "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; "
+      "SET tcp_user_timeout = 10000; SET client_min_messages = warning; SET "
+      "default_transaction_isolation = 'read committed'; "
       "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; "
       "SET enable_bitmapscan = off; SET enable_sort = off; SET jit = off",
       std::chrono::steady_clock::now() + kSetUpTime);
@@ -274,6 +279,7 @@ absl::Status PgConnection::ErrorOf(const pg_result* result) const {
 }
 
 absl::Status PgConnection::Await(Deadline deadline) {
+  const auto begin = std::chrono::steady_clock::now();
   while (true) {
     const int unsent = PQflush(connection_.get());
     if (unsent < 0) return Failed("ended the connection");
@@ -281,13 +287,14 @@ absl::Status PgConnection::Await(Deadline deadline) {
     pollfd socket{.fd = PQsocket(connection_.get()),
                   .events = static_cast<short>(unsent > 0 ? POLLIN | POLLOUT : POLLIN),
                   .revents = 0};
+    if (stops_waiting_ != nullptr && *stops_waiting_) {
+      deadline = std::min(deadline, begin + kLastWait);
+    }
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    const int ready =
-        left.count() <= 0
-            ? 0
-            : poll(&socket, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
-    if (ready == 0) {
+    const std::chrono::milliseconds slice = std::clamp(left, std::chrono::milliseconds(0), kLook);
+    const int ready = slice.count() == 0 ? 0 : poll(&socket, 1, static_cast<int>(slice.count()));
+    if (ready == 0 && left <= slice) {
       return PgError(absl::StatusCode::kUnavailable,
                      "the PostgreSQL server has not answered in time");
     }

@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_STORE_POSTGRES_CONNECTION_H_
 #define CALIBD_SERVER_STORE_POSTGRES_CONNECTION_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -105,6 +106,10 @@ class PgConnection {
   PgConnection(const PgConnection&) = delete;
   PgConnection& operator=(const PgConnection&) = delete;
 
+  // While the flag is true, a wait for an answer lasts at most a second. It must outlive the
+  // connection.
+  void StopWaitingAt(const std::atomic<bool>& flag) { stops_waiting_ = &flag; }
+
   // Runs the statements in order, in one round trip. Without BEGIN and COMMIT among them, they are
   // one transaction. After an error, the later statements are not run, and a transaction that BEGIN
   // opened must be rolled back. A warning of the server is Unavailable: a commit may then not be on
@@ -145,6 +150,7 @@ class PgConnection {
   std::set<std::string, std::less<>> prepared_;
   // The text of the newest warning of the server; empty if there was none.
   std::string warning_;
+  const std::atomic<bool>* stops_waiting_ = nullptr;
 };
 
 }  // namespace calibd::server

@@ -1,9 +1,16 @@
 #include "server/store/postgres/pg_errors.h"
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "server/base/errors.h"
 
 namespace calibd::server {
+namespace {
+
+constexpr std::chrono::milliseconds kRetryDelay{250};
+
+}  // namespace
 
 absl::Status PgError(absl::StatusCode code, const std::string& message) {
   switch (code) {
@@ -26,6 +33,27 @@ absl::Status PgDamage(std::string_view what) {
 absl::Status PgFenced() {
   return absl::AbortedError(
       "another calibd has taken the store of the database, so this one writes nothing more to it");
+}
+
+absl::Status PgNotOwner(const std::string& address, std::int64_t epoch) {
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kUnavailable, "NOT_OWNER",
+                absl::StrCat("this calibd stands by: the one at ", address, " has the store"),
+                {{"owner", address}, {"epoch", absl::StrCat(epoch)}}),
+      kRetryDelay);
+}
+
+absl::Status PgTakingOver() {
+  return WithRetryDelay(MakeError(absl::StatusCode::kUnavailable, "TAKING_OVER",
+                                  "calibd takes the store over and recovers its models"),
+                        kRetryDelay);
+}
+
+absl::Status PgLeaseLost() {
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kUnavailable, "LEASE_LOST",
+                "this calibd does not reach the database, so another one may have the store now"),
+      kRetryDelay);
 }
 
 absl::Status PgUnknownFormat() {

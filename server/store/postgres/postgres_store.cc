@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,10 @@ constexpr int kEpochShift = 40;
 // The cost of a batch in addition to its bytes.
 constexpr std::size_t kBatchCost = 64;
 constexpr std::size_t kReadBytes = std::size_t{4} << 20;
+// How often a standby looks whether the store is free, and the longest wait for an answer.
+constexpr std::chrono::milliseconds kPollInterval{200};
+constexpr std::chrono::seconds kPollTime{5};
+constexpr std::chrono::seconds kTakeReportInterval{10};
 
 std::string RandomOwner() {
   std::string owner(16, '\0');
@@ -38,8 +43,11 @@ std::string RandomOwner() {
 PostgresStore::PostgresStore(const Settings& settings)
     : settings_(settings),
       owner_(RandomOwner()),
+      node_(settings.connection, owner_, kCell, settings.times),
       session_(settings.connection,
-               [this](PgConnection& connection) { return CheckOwner(connection); }),
+               [this](PgConnection& connection) {
+                 return phase_ == Phase::kStandby ? absl::OkStatus() : CheckOwner(connection);
+               }),
       tables_(settings.generation_bytes) {
   freed_at_.fill(steady_clock::now());
 }
@@ -50,14 +58,14 @@ absl::StatusOr<std::unique_ptr<PostgresStore>> PostgresStore::Open(const Setting
   CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<PgConnection> connection,
                           PgConnection::Open(settings.connection));
   std::unique_ptr<PostgresStore> store(new PostgresStore(settings));
-  CALIBD_RETURN_IF_ERROR(store->Take(std::move(connection)));
+  CALIBD_RETURN_IF_ERROR(store->CheckDatabase(*connection));
+  store->session_.Begin(std::move(connection));
   return store;
 }
 
-absl::Status PostgresStore::Take(std::unique_ptr<PgConnection> connection) {
+absl::Status PostgresStore::CheckDatabase(PgConnection& connection) {
   const auto deadline = steady_clock::now() + kPgAnswerTime;
-  const absl::StatusOr<PgResult> meta =
-      connection->RunOne({.query = &queries::kReadMeta}, deadline);
+  const absl::StatusOr<PgResult> meta = connection.RunOne({.query = &queries::kReadMeta}, deadline);
   if (absl::IsFailedPrecondition(meta.status())) {
     return PgError(absl::StatusCode::kFailedPrecondition,
                    absl::StrCat("the database has no store that calibd may use: run `calibd "
@@ -70,39 +78,121 @@ absl::Status PostgresStore::Take(std::unique_ptr<PgConnection> connection) {
   if (state.Int4(0) != kPostgresFormat || state.Int4(1) != 1) return PgUnknownFormat();
   id_ = std::string(state.Bytes(2));
   CALIBD_ASSIGN_OR_RETURN(const PgResult durability,
-                          connection->RunOne({.query = &queries::kDurability}, deadline));
+                          connection.RunOne({.query = &queries::kDurability}, deadline));
   const PgRow settings = durability.row(0);
-  if (settings.Bytes(1) != "on" || settings.Bytes(2) != "on") {
+  if (settings.Bytes(0) != "on" || settings.Bytes(1) != "on") {
     return PgError(
         absl::StatusCode::kFailedPrecondition,
         "the PostgreSQL server runs with fsync or full_page_writes off, so that a power cut loses "
         "what was acknowledged; turn both on");
   }
-  if (settings.Bytes(0).empty()) {
-    spdlog::warn(
-        "the PostgreSQL server has no synchronous standby: what was acknowledged is lost with its "
-        "disk");
+  return absl::OkStatus();
+}
+
+absl::Status PostgresStore::Own(const std::string& address, const std::atomic<bool>& stop) {
+  node_.Start(address);
+  steady_clock::time_point report_at{};
+  while (!stop) {
+    bool taken = false;
+    const absl::Status status =
+        session_.TryOnce([&](PgConnection& connection, auto /*deadline*/) -> absl::Status {
+          CALIBD_ASSIGN_OR_RETURN(taken, TryTake(connection));
+          return absl::OkStatus();
+        });
+    if (taken) return absl::OkStatus();
+    if (absl::IsUnavailable(status)) {
+      session_.Drop();
+      if (const auto now = steady_clock::now(); now >= report_at) {
+        report_at = now + kTakeReportInterval;
+        spdlog::warn("the store cannot be taken: {}", std::string(status.message()));
+      }
+    } else if (!status.ok()) {
+      return status;
+    }
+    std::this_thread::sleep_for(kPollInterval);
   }
-  // A transaction of the former owner ends before.
-  CALIBD_ASSIGN_OR_RETURN(const PgResult taken,
-                          connection->RunOne({.query = &queries::kTakeCell,
-                                              .values = PgValues().Int4(kCell).Bytes(owner_)},
-                                             deadline));
-  if (taken.rows() != 1) return PgDamage("lacks a cell");
-  const PgRow cell = taken.row(0);
+  return absl::CancelledError("stopped before the store was free");
+}
+
+absl::StatusOr<bool> PostgresStore::TryTake(PgConnection& connection) {
+  const auto deadline = steady_clock::now() + kPollTime;
+  PgStatement read = Of(queries::kReadOwner);
+  read.values.Bytes(owner_);
+  CALIBD_ASSIGN_OR_RETURN(const PgResult seen, connection.RunOne(read, deadline));
+  if (seen.rows() != 1) return PgDamage("lacks a cell");
+  const PgRow owner = seen.row(0);
+  const std::int64_t epoch = owner.Int8(0);
+  const bool is_owned = !owner.IsNull(1);
+  {
+    const std::lock_guard lock(other_mutex_);
+    const std::int64_t known = other_.has_value() ? other_->epoch : -1;
+    other_.reset();
+    if (is_owned) {
+      other_ = {.address = std::string(owner.Bytes(1)), .epoch = epoch};
+      if (known != epoch) {
+        spdlog::info(
+            "standing by: the calibd at {} has the store; if it has ended, the store is free when "
+            "it expires, in {:.1f} s",
+            other_->address, static_cast<double>(owner.Int8(2)) / 1000);
+      }
+    }
+  }
+  // A node that could not send heartbeats would lose the store again.
+  if (is_owned || node_.is_clock_off() || !node_.holds_lease()) return false;
+  PgStatement take = Of(queries::kTakeCell);
+  take.values.Int8(epoch).Bytes(owner_);
+  const std::vector<PgStatement> statements{{.query = &queries::kBeginTransaction},
+                                            {.query = &queries::kLimitWait},
+                                            Of(queries::kLockCell),
+                                            std::move(take),
+                                            {.query = &queries::kCommitTransaction}};
+  const absl::StatusOr<std::vector<PgResult>> results = connection.Run(statements, deadline);
+  if (absl::IsUnavailable(results.status())) {
+    // A process that was stopped within a transaction would hold the cell until it goes on.
+    CALIBD_ASSIGN_OR_RETURN(const std::unique_ptr<PgConnection> other,
+                            PgConnection::Open(settings_.connection));
+    CALIBD_RETURN_IF_ERROR(other->RunOne({.query = &queries::kEndStopped}, deadline).status());
+  }
+  CALIBD_RETURN_IF_ERROR(results.status());
+  const PgResult& taken = (*results)[3];
+  if (taken.rows() == 0) return false;
+  CALIBD_RETURN_IF_ERROR(ReadTaken(connection, taken.row(0)));
+  phase_ = Phase::kTakingOver;
+  node_.Own(epoch_);
+  return true;
+}
+
+absl::Status PostgresStore::ReadTaken(PgConnection& connection, const PgRow& cell) {
   epoch_ = cell.Int8(0);
   next_model_id_ = cell.Int8(1);
   last_log_id_ = cell.Int8(3);
   next_log_id_ = epoch_ << kEpochShift;
   // The former owner writes to no later generation.
-  CALIBD_ASSIGN_OR_RETURN(const PgResult newest,
-                          connection->RunOne({.query = &queries::kReadMeta}, deadline));
+  CALIBD_ASSIGN_OR_RETURN(
+      const PgResult newest,
+      connection.RunOne({.query = &queries::kReadMeta}, steady_clock::now() + kPgAnswerTime));
   if (newest.rows() != 1 || !tables_.Begin(cell.Int8(2), newest.row(0).Int8(3))) {
     return PgDamage("has an impossible generation");
   }
-  CALIBD_RETURN_IF_ERROR(CheckMarkers(*connection));
-  session_.Begin(std::move(connection));
-  return absl::OkStatus();
+  return CheckMarkers(connection);
+}
+
+absl::Status PostgresStore::CheckOwned() const {
+  switch (phase_) {
+    case Phase::kStandby: {
+      const std::lock_guard lock(other_mutex_);
+      return other_.has_value() ? PgNotOwner(other_->address, other_->epoch) : PgTakingOver();
+    }
+    case Phase::kTakingOver:
+      return PgTakingOver();
+    case Phase::kOwner:
+      break;
+  }
+  return node_.holds_lease() ? absl::OkStatus() : PgLeaseLost();
+}
+
+absl::Status PostgresStore::CheckInPlace() const {
+  return node_.was_fenced() ? PgFenced() : absl::OkStatus();
 }
 
 absl::Status PostgresStore::CheckMarkers(PgConnection& connection) const {
@@ -183,6 +273,7 @@ absl::Status PostgresStore::ReadLog(const VisitBatch& visit) {
 void PostgresStore::FinishRecovery(std::span<const std::int64_t> unneeded_log_ids) {
   DropBatches(unneeded_log_ids);
   recovered_ = true;
+  phase_ = Phase::kOwner;
 }
 
 std::int64_t PostgresStore::AppendBatch(std::int64_t model_id, std::int64_t time_us,
@@ -308,7 +399,7 @@ void PostgresStore::Rollback() {
 }
 
 absl::Status PostgresStore::Close() {
-  if (!recovered_) return absl::OkStatus();
+  if (phase_ == Phase::kStandby) return absl::OkStatus();
   absl::Status status = session_.TryOnce([this](PgConnection& connection, auto deadline) {
     return connection.RunOne(Fenced(queries::kLeaveCell), deadline).status();
   });

@@ -19,14 +19,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/store/postgres/log_tables.h"
+#include "server/store/postgres/node.h"
 #include "server/store/postgres/session.h"
 #include "server/store/store.h"
 
 namespace calibd::server {
 
 // A store in a PostgreSQL database, which `calibd migrate` has made; FORMAT.md describes it. One
-// owner at a time may write it: opening it takes it from the former owner, whose transactions are
-// fenced from then on. While the database is away, all writes wait. Errors: those of Store, and
+// owner at a time may write it: Own takes it when the former owner has left it or has expired, and
+// transactions of the former owner are fenced from then on. While the database is away, all writes
+// wait. Errors: those of Store, and
 // FailedPrecondition if the database can never accept the statements.
 class PostgresStore final : public Store {
  public:
@@ -38,14 +40,24 @@ class PostgresStore final : public Store {
     // A table is emptied if it was free for this long: until then, a pg_dump with an older snapshot
     // has locked it.
     std::chrono::milliseconds free_time = std::chrono::seconds(60);
+    PgNodeTimes times{};
   };
 
-  // Errors: also FailedPrecondition if the database has no store, or a newer calibd wrote it.
+  // Connects, and takes nothing. Errors: also FailedPrecondition if the database has no store, or a
+  // newer calibd wrote it.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PostgresStore>> Open(
       const Settings& settings);
   ~PostgresStore() override;
   PostgresStore(const PostgresStore&) = delete;
   PostgresStore& operator=(const PostgresStore&) = delete;
+
+  // ---- Ownership
+
+  [[nodiscard]] absl::Status Own(const std::string& address,
+                                 const std::atomic<bool>& stop) override;
+  [[nodiscard]] absl::Status CheckOwned() const override;
+  void StopWaiting() override { session_.StopWaiting(); }
+  [[nodiscard]] std::optional<bool> synchronous() const override { return node_.synchronous(); }
 
   // ---- Log
 
@@ -101,8 +113,8 @@ class PostgresStore final : public Store {
     return absl::OkStatus();
   }
   [[nodiscard]] std::uint64_t log_room() const override { return 0; }
-  // Each transaction checks it.
-  [[nodiscard]] absl::Status CheckInPlace() const override { return absl::OkStatus(); }
+  // Each transaction checks the owner too, but there may be none for long.
+  [[nodiscard]] absl::Status CheckInPlace() const override;
   [[nodiscard]] Sizes sizes() const override;
   [[nodiscard]] std::optional<Space> space() const override { return std::nullopt; }
 
@@ -119,7 +131,10 @@ class PostgresStore final : public Store {
     std::string data;
   };
 
-  [[nodiscard]] absl::Status Take(std::unique_ptr<PgConnection> connection);
+  [[nodiscard]] absl::Status CheckDatabase(PgConnection& connection);
+  // Takes the cell if it is free. Returns whether it was taken.
+  [[nodiscard]] absl::StatusOr<bool> TryTake(PgConnection& connection);
+  [[nodiscard]] absl::Status ReadTaken(PgConnection& connection, const PgRow& cell);
   [[nodiscard]] absl::Status CheckMarkers(PgConnection& connection) const;
   // Checks that the store is still that of this owner, and has what was acknowledged.
   [[nodiscard]] absl::Status CheckOwner(PgConnection& connection) const;
@@ -146,8 +161,18 @@ class PostgresStore final : public Store {
   const Settings settings_;
   // 16 bytes that name this owner.
   const std::string owner_;
+  PgNode node_;
   PgSession session_;
   std::string id_;
+  enum class Phase { kStandby, kTakingOver, kOwner };
+  std::atomic<Phase> phase_ = Phase::kStandby;
+  struct OtherOwner {
+    std::string address;
+    std::int64_t epoch = 0;
+  };
+  mutable std::mutex other_mutex_;
+  // Guarded by other_mutex_: nothing while nobody owns the store.
+  std::optional<OtherOwner> other_;
   std::int64_t epoch_ = 0;
   std::int64_t next_model_id_ = 1;
   std::int64_t next_log_id_ = 0;

@@ -40,10 +40,37 @@ const PgQuery kRollbackTransaction{"rollback", "ROLLBACK"};
 const PgQuery kPing{"ping", "SELECT 1"};
 
 const PgQuery kReadMeta{"read_meta", "SELECT format, cells, store_id, generation FROM meta"};
+const PgQuery kReadOwner{
+    "read_owner",
+    "SELECT c.epoch, n.address, (extract(epoch FROM n.expires_at - clock_timestamp()) * "
+    "1000)::int8 FROM cells c LEFT JOIN nodes n ON n.node = c.owner AND n.node <> $2::uuid AND "
+    "n.expires_at > clock_timestamp() WHERE c.cell = $1::int4"};
+const PgQuery kLockCell{"lock_cell", "SELECT 1 FROM cells WHERE cell = $1::int4 FOR UPDATE"};
+// It is a statement after kLockCell, so that it sees the heartbeats that were under way.
 const PgQuery kTakeCell{
     "take_cell",
-    "UPDATE cells SET epoch = epoch + 1, owner = $2::uuid WHERE cell = $1::int4 "
+    "UPDATE cells SET epoch = epoch + 1, owner = $3::uuid WHERE cell = $1::int4 AND epoch = "
+    "$2::int8 AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.node = cells.owner AND n.node <> "
+    "$3::uuid AND n.expires_at > clock_timestamp()) "
     "RETURNING epoch, next_model_id, first_generation, newest_log_id"};
+const PgQuery kEndStopped{
+    "end_stopped",
+    "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.datname = "
+    "current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid() AND "
+    "a.wait_event = 'ClientRead' AND EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = a.pid AND "
+    "l.relation = 'cells'::regclass AND l.mode = 'RowShareLock')"};
+const PgQuery kBeat{
+    "beat",
+    "WITH " CALIBD_FENCE
+    ", beat AS (INSERT INTO nodes (node, address, version, expires_at) SELECT $3::uuid, $4::text, "
+    "$5::text, clock_timestamp() + $6::int8 * interval '1 millisecond' FROM (SELECT count(*) AS n "
+    "FROM fence) f WHERE f.n >= 0 ON CONFLICT (node) DO UPDATE SET expires_at = "
+    "greatest(nodes.expires_at, excluded.expires_at)) "
+    "SELECT (SELECT count(*) FROM fence), (extract(epoch FROM clock_timestamp()) * "
+    "1000000)::int8, (current_setting('synchronous_standby_names') <> '')::int4"};
+const PgQuery kLeaveNodes{"leave_nodes",
+                          "DELETE FROM nodes WHERE node = $1::uuid OR expires_at < "
+                          "clock_timestamp() - interval '1 day'"};
 const PgQuery kLeaveCell{"leave_cell",
                          "UPDATE cells SET epoch = epoch + 1, owner = NULL WHERE cell = $1::int4 "
                          "AND epoch = $2::int8 AND owner = $3::uuid"};
@@ -214,9 +241,7 @@ const PgQuery kCatalogBytes{
     "catalog_bytes",
     "SELECT sum(pg_total_relation_size(name::regclass))::int8 FROM unnest('{models,cursors,"
     "snapshots,history}'::text[]) name"};
-const PgQuery kDurability{
-    "durability",
-    "SELECT current_setting('synchronous_standby_names'), current_setting('fsync'), "
-    "current_setting('full_page_writes')"};
+const PgQuery kDurability{"durability",
+                          "SELECT current_setting('fsync'), current_setting('full_page_writes')"};
 
 }  // namespace calibd::server::queries

@@ -18,10 +18,23 @@ extern const PgQuery kPing;
 
 // -> format, cells, store_id, generation
 extern const PgQuery kReadMeta;
-// $2: the new owner -> epoch, next_model_id, first_generation, newest_log_id
+// $2: a node -> the epoch of the cell, the address of its owner, whether this is another node that
+// lives
+extern const PgQuery kReadOwner;
+// Locks the cell against its owner and against other nodes that would take it.
+extern const PgQuery kLockCell;
+// $2: the epoch, $3: the new owner -> epoch, next_model_id, first_generation, newest_log_id; no row
+// if the cell has another epoch or an owner that lives
 extern const PgQuery kTakeCell;
+// Ends sessions of this role that hold a cell and wait for a client that has stopped.
+extern const PgQuery kEndStopped;
 // Gives the cell up.
 extern const PgQuery kLeaveCell;
+// The fence; $3 is registered with address $4 and version $5 and lives for $6 ms from now on
+// -> the number of rows of the fence, the time of the database in µs since 1970
+extern const PgQuery kBeat;
+// Without a cell. $1: a node, which leaves; others that expired long ago are removed too
+extern const PgQuery kLeaveNodes;
 // The fence; it holds the cell until the end of the transaction.
 extern const PgQuery kFence;
 // $4: a batch -> next_model_id, newest_log_id, whether table `table` has the batch

@@ -24,6 +24,7 @@ constexpr std::chrono::seconds kReportInterval{10};
 absl::Status PgSession::RunOnce(const Attempt& attempt, int attempts) {
   if (connection_ == nullptr) {
     CALIBD_ASSIGN_OR_RETURN(connection_, PgConnection::Open(text_));
+    connection_->StopWaitingAt(stops_waiting_);
     CALIBD_RETURN_IF_ERROR(check_(*connection_));
   }
   return attempt(*connection_, std::chrono::steady_clock::now() +
@@ -45,6 +46,7 @@ absl::Status PgSession::Run(const Attempt& attempt) {
       return status;
     }
     connection_.reset();
+    if (stops_waiting_) return status;
     if (const auto now = std::chrono::steady_clock::now(); now >= report_at) {
       report_at = now + kReportInterval;
       spdlog::warn("the store waits: {}", std::string(status.message()));

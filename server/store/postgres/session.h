@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_STORE_POSTGRES_SESSION_H_
 #define CALIBD_SERVER_STORE_POSTGRES_SESSION_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,13 +27,19 @@ class PgSession {
       : text_(std::move(connection)), check_(std::move(check)) {}
 
   // Uses this connection, which is not checked, until it fails.
-  void Begin(std::unique_ptr<PgConnection> connection) { connection_ = std::move(connection); }
+  void Begin(std::unique_ptr<PgConnection> connection) {
+    connection_ = std::move(connection);
+    connection_->StopWaitingAt(stops_waiting_);
+  }
 
   // Runs `attempt` on new connections until it does not end with Unavailable, however long the
   // server is away. Returns its status, or another error of a check.
   [[nodiscard]] absl::Status Run(const Attempt& attempt);
   // Runs `attempt` once, on the present connection or a new one.
   [[nodiscard]] absl::Status TryOnce(const Attempt& attempt) { return RunOnce(attempt, 0); }
+  // From now on, Run returns Unavailable when an attempt has failed, or has waited for a second.
+  // Thread-safe.
+  void StopWaiting() { stops_waiting_ = true; }
   // Ends the connection.
   void Drop() { connection_.reset(); }
 
@@ -41,6 +48,7 @@ class PgSession {
 
   const std::string text_;
   const Check check_;
+  std::atomic<bool> stops_waiting_ = false;
   std::unique_ptr<PgConnection> connection_;
 };
 

@@ -122,7 +122,8 @@ class ApiTest : public ::testing::Test {
   server::HistoryReader history_{engine_.store()};
   server::AuditLog audit_;
   server::AccessControl access_{audit_};
-  server::Health health_{"", [this] { return engine_.commits().refusal(); }};
+  server::Health health_{"", [this] { return engine_.commits().refusal(); },
+                         [] { return absl::OkStatus(); }};
   Api api_{{.registry = engine_.registry(),
             .commits = engine_.commits(),
             .jobs = jobs_,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 
 #include "support/postgres_cluster.h"
@@ -28,10 +29,16 @@ absl::StatusOr<std::unique_ptr<server::PostgresStore>> OpenPostgresFolder(
   static std::map<std::string, std::string> databases;
   std::string& database = databases[folder];
   if (database.empty()) database = cluster.NewStore();
-  return server::PostgresStore::Open(
-      {.connection = cluster.Connection(database),
-       .generation_bytes = static_cast<std::int64_t>(generation_bytes),
-       .free_time = std::chrono::milliseconds(0)});
+  auto store =
+      server::PostgresStore::Open({.connection = cluster.Connection(database),
+                                   .generation_bytes = static_cast<std::int64_t>(generation_bytes),
+                                   .free_time = std::chrono::milliseconds(0),
+                                   .times = {.expiry = std::chrono::milliseconds(0)}});
+  if (store.ok()) {
+    const std::atomic<bool> stop = false;
+    if (absl::Status owned = (*store)->Own("", stop); !owned.ok()) return owned;
+  }
+  return store;
 }
 
 }  // namespace calibd::testing

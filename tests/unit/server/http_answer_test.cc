@@ -41,7 +41,8 @@ std::optional<HttpResponse> Answer(const std::string& bytes, bool restricted = f
     if (absl::IsCancelled(status)) return std::nullopt;
     return AnswerError(status, {target.data(), target.size()});
   }
-  const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
+  const Health health(
+      "data", [] { return CommitQueue::Refusal::kNothing; }, [] { return absl::OkStatus(); });
   HttpStatistics requests;
   AuditLog audit;
   AccessControl access(audit);
@@ -109,9 +110,17 @@ TEST(HttpAnswerTest, ASessionHasTheCookieOfItsConnection) {
 
 TEST(HttpAnswerTest, IsReadyWhileItServesAndItsStoreAcceptsWrites) {
   auto refusal = CommitQueue::Refusal::kNothing;
-  Health health("data", [&] { return refusal; });
+  absl::Status owned = absl::UnavailableError("this calibd stands by");
+  Health health(
+      "data", [&] { return refusal; }, [&] { return owned; });
+  EXPECT_EQ(health.Unready(), "this calibd stands by");
+  owned = absl::OkStatus();
+  EXPECT_EQ(health.Unready(), "starting, calibd is recovering the models");
   ASSERT_TRUE(health.StartServing());
   EXPECT_EQ(health.Unready(), "");
+  owned = absl::UnavailableError("another one may have the store");
+  EXPECT_EQ(health.Unready(), "another one may have the store");
+  owned = absl::OkStatus();
   refusal = CommitQueue::Refusal::kCatalog;
   EXPECT_THAT(health.Unready(), HasSubstr("models cannot be created"));
   refusal = CommitQueue::Refusal::kLog;
@@ -129,7 +138,8 @@ TEST(HttpAnswerTest, IsReadyWhileItServesAndItsStoreAcceptsWrites) {
 
 TEST(HttpAnswerTest, AChangeOfTheRefusedWritesIsLoggedOnce) {
   auto refusal = CommitQueue::Refusal::kLog;
-  Health health("data", [&] { return refusal; });
+  Health health(
+      "data", [&] { return refusal; }, [] { return absl::OkStatus(); });
   const std::chrono::steady_clock::time_point begin{std::chrono::hours(1)};
   EXPECT_EQ(health.RefusalChange(begin), "");
   ASSERT_TRUE(health.StartServing());

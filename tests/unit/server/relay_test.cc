@@ -71,7 +71,7 @@ class RelayTest : public ::testing::Test {
     auto endpoint = GrpcEndpoint::Start(options, {&service_}, nullptr, memory_, statistics_);
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
     endpoint_ = *std::move(endpoint);
-    endpoint_->StartServing();
+    endpoint_->SetServing(true);
   }
 
   // Returns a channel with its own connection.

@@ -80,9 +80,13 @@ class PostgresDisk final : public Disk {
   std::unique_ptr<Store> Open() override {
     auto store = PostgresStore::Open({.connection = cluster_.Connection(database_),
                                       .generation_bytes = 65536,
-                                      .free_time = std::chrono::milliseconds(0)});
+                                      .free_time = std::chrono::milliseconds(0),
+                                      .times = {.expiry = std::chrono::milliseconds(0)}});
     EXPECT_TRUE(store.ok()) << store.status();
-    return store.ok() ? *std::move(store) : nullptr;
+    if (!store.ok()) return nullptr;
+    const std::atomic<bool> stop = false;
+    EXPECT_TRUE((*store)->Own("", stop).ok());
+    return *std::move(store);
   }
   // The server reports a full disk for each row, as it does when it cannot extend a table.
   void Fill(Store& /*store*/) override {
