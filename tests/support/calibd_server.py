@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -16,43 +17,67 @@ class CalibdServer:
 
     grpc, http: its addresses, "127.0.0.1:PORT". pid: its process. environment: variables besides
     those of the test. The drain may take 40 s unless these say otherwise: its default is too short for a
-    machine that is busy with other tests.
+    machine that is busy with other tests. serves: whether the constructor waits until the server
+    serves; a standby only listens.
     """
 
-    def __init__(self, binary, *arguments, deadline_seconds=120, environment=None):
+    def __init__(self, binary, *arguments, deadline_seconds=120, environment=None, serves=True):
         self._folder = tempfile.TemporaryDirectory()
-        self._log = open(pathlib.Path(self._folder.name) / "log", "w+", encoding="utf-8")
+        self._log = pathlib.Path(self._folder.name) / "log"
+        self._log.touch()
         self._binary = binary
         self._arguments = arguments
         self._environment = environment or {}
         self._deadline_seconds = deadline_seconds
         self.grpc = self.http = "127.0.0.1:0"
-        self.start()
+        self._ready = pathlib.Path(self._folder.name) / "ready.json"
+        if serves:
+            self.start()
+        else:
+            self.launch()
+            self._await_listening()
 
     def start(self):
         """Starts the server; after kill() again, with its addresses and its data."""
-        ready = pathlib.Path(self._folder.name) / "ready.json"
-        ready.unlink(missing_ok=True)
-        self._process = subprocess.Popen(
-            [self._binary, "--listen", self.grpc, "--http-listen", self.http,
-             "--ready-file", str(ready), "--data-dir", str(pathlib.Path(self._folder.name) / "data"),
-             *self._arguments],
-            stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
-            env={name: value for name, value in os.environ.items()
-                 if not name.startswith("CALIBD_")} | {"CALIBD_DRAIN_SECONDS": "40"} | self._environment)
+        self.launch()
+        self.await_serving()
+
+    def launch(self):
+        """The same, but it may not serve."""
+        self._ready.unlink(missing_ok=True)
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                [self._binary, "--listen", self.grpc, "--http-listen", self.http,
+                 "--ready-file", str(self._ready), "--data-dir", str(pathlib.Path(self._folder.name) / "data"),
+                 *self._arguments],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                env={name: value for name, value in os.environ.items()
+                     if not name.startswith("CALIBD_")} | {"CALIBD_DRAIN_SECONDS": "40"} | self._environment)
         self.pid = self._process.pid
+
+    def _await_listening(self):
+        """Waits until the server listens, as its log says."""
+        listens = re.compile(r"listens for gRPC on (\S+) and for HTTPS? on (\S+)\n")
+        self._await(lambda: listens.search(self.log()))
+        self.grpc, self.http = listens.search(self.log()).groups()
+
+    def await_serving(self):
+        """Waits until the server serves."""
+        self._await(self._ready.exists)
+        addresses = json.loads(self._ready.read_text(encoding="utf-8"))
+        self.grpc = addresses["grpc"]
+        self.http = addresses["http"]
+
+    def _await(self, condition):
         deadline = time.monotonic() + self._deadline_seconds
         try:
-            while not ready.exists():
+            while not condition():
                 self._check_alive(wait_seconds=0.02)
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"calibd was not ready in {self._deadline_seconds} s:\n{self.log()}")
-            addresses = json.loads(ready.read_text(encoding="utf-8"))
         except BaseException:
             self.stop()
             raise
-        self.grpc = addresses["grpc"]
-        self.http = addresses["http"]
 
     def kill(self):
         """Ends the server by SIGKILL."""
@@ -86,8 +111,7 @@ class CalibdServer:
         raise RuntimeError(f"calibd ended with exit code {code}:\n{self.log()}")
 
     def log(self):
-        self._log.seek(0)
-        return self._log.read()
+        return self._log.read_text(encoding="utf-8")
 
     def stop(self):
         """Ends the server; returns its exit code."""
@@ -103,5 +127,4 @@ class CalibdServer:
 
     def __exit__(self, *_):
         self.stop()
-        self._log.close()
         self._folder.cleanup()

@@ -1,0 +1,79 @@
+"""Several calibds on one database: a client that names all of them finds the one that has the store."""
+import os
+import threading
+
+import pytest
+
+import calibd
+from calibd_server import CalibdServer
+from postgres_server import PostgresServer, programs
+from wait_for import wait_for
+
+from conftest import BANDWIDTH
+from kills_test import AwaitedCalls, AwaitedStream, SingleRows
+
+pytestmark = pytest.mark.skipif(programs() is None, reason="this machine has no PostgreSQL")
+
+
+@pytest.fixture
+def nodes():
+    """The owner of a store, and a standby."""
+    binary = os.environ["CALIBD_BINARY"]
+    with PostgresServer(binary) as database:
+        arguments = ("--store", "postgres", "--postgres", database.connection)
+        with CalibdServer(binary, *arguments) as owner, \
+                CalibdServer(binary, *arguments, serves=False) as standby:
+            yield [owner, standby]
+
+
+def address_of(nodes):
+    return "ipv4:" + ",".join(node.grpc for node in nodes)
+
+
+def test_a_standby_names_the_owner(nodes):
+    owner, standby = nodes
+    with calibd.Client(owner.grpc) as client:
+        client.create_model("named", 3)
+    with calibd.Client(standby.grpc, timeout=2) as client:
+        def refusal():
+            with pytest.raises(calibd.errors.Unavailable) as refused:
+                client.calibration("named")
+            return refused.value
+        assert wait_for(lambda: refusal().reason == "NOT_OWNER")
+        assert owner.grpc in str(refusal())
+    # The standby comes first, and nothing is sent to it.
+    with calibd.Client(address_of([standby, owner])) as client:
+        assert client.calibration("named").observations == 0
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_every_row_counts_once_when_another_one_takes_over(nodes, end):
+    address = address_of(nodes[::-1])
+    client = calibd.Client(address)
+    stop = threading.Event()
+    producers = []
+    for kind in (SingleRows, AwaitedStream, AwaitedCalls):
+        client.create_model(kind.__name__, 3, bandwidth=BANDWIDTH)
+        producers.append(kind(address, kind.__name__, stop))
+    threads = [threading.Thread(target=producer.run) for producer in producers]
+    for thread in threads:
+        thread.start()
+    try:
+        assert wait_for(lambda: all(hasattr(producer, "accepted") for producer in producers))
+        for owner, standby in (nodes, nodes[::-1]):
+            before = [producer.accepted() for producer in producers]
+            assert wait_for(lambda: all(producer.accepted() > accepted
+                                        for producer, accepted in zip(producers, before)), 300)
+            getattr(owner, end)()
+            standby.await_serving()
+            owner.launch()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    for producer in producers:
+        counts = producer.counts
+        answer = client.calibration(producer.model)
+        assert answer.observations == counts.accepted_rows == counts.rows == producer.sent
+        # They are the same rows, not only as many.
+        assert answer.scores.log_loss == pytest.approx(producer.losses().mean(), rel=1e-9)
