@@ -17,6 +17,7 @@ KILLS = "20"
 # The programs and filters of the tests.
 CRASH = ("store_integration_test", "*CrashTest.*/Local")
 DATABASE = ("postgres_test", "PostgresStoreTest.*")
+OWNER = ("postgres_test", "PostgresOwnerTest.*")
 
 # Name, test, file, what is there, what is put in its place.
 BUGS = (
@@ -54,6 +55,19 @@ BUGS = (
      "if (marker.rows() > 1 && generation < 0) {"),
     ("a lost tail is not noticed", DATABASE, "server/store/postgres/postgres_store.cc",
      "recovered_ && !has_newest", "recovered_ && !has_newest && last_log_id_ < 0"),
+    ("an owner reads without its lease", OWNER, "server/store/postgres/postgres_store.cc",
+     "return node_.holds_lease() ? absl::OkStatus() : PgLeaseLost();",
+     "return !node_.was_fenced() ? absl::OkStatus() : PgLeaseLost();"),
+    ("a heartbeat does not wait for a takeover", OWNER, "server/store/postgres/queries.cc",
+     '"WITH " CALIBD_FENCE\n    ", beat AS',
+     '"WITH fence AS MATERIALIZED (SELECT cell FROM cells WHERE cell = $1::int4 AND epoch = $2::int8 "\n'
+     '    "AND owner = $3::uuid), beat AS'),
+    ("a heartbeat does not look for another owner", OWNER, "server/store/postgres/node.cc",
+     "if (epoch >= 0 && beat.Int8(0) == 0) {", "if (epoch < -1) {"),
+    ("a living owner is taken over", OWNER, "server/store/postgres/queries.cc",
+     '"$3::uuid AND n.expires_at > clock_timestamp()) "', '"$3::uuid AND n.expires_at IS NULL) "'),
+    ("a node whose clock is off takes the store", OWNER, "server/store/postgres/postgres_store.cc",
+     "is_owned || node_.is_clock_off()", "is_owned"),
 )
 
 
@@ -90,7 +104,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder) / "calibd"
         shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns("build", ".git"))
-        none = [("nothing", test, BUGS[0][2], "", "") for test in (CRASH, DATABASE)]
+        none = [("nothing", test, BUGS[0][2], "", "") for test in (CRASH, DATABASE, OWNER)]
         for name, test, path, piece, bug in (*none, *BUGS):
             text = (tree / path).read_text()
             (tree / path).write_text(text.replace(piece, bug) if piece else text)
