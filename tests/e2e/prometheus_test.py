@@ -35,6 +35,8 @@ NO_DATA = {
     "CalibdNotReady": ("calibd_recovering", "the server has started"),
     "CalibdStoreFailing": ("increase(calibd_store_failed_commits_total[5m])", "the disk is not full"),
     "CalibdStoreDamaged": ("calibd_store_damaged", "the disk is not damaged"),
+    "CalibdNoOwner": ("calibd_store_owner", "the server has the store"),
+    "CalibdStoreNotSynchronous": ("calibd_build_info", "the store is not in PostgreSQL"),
     "CalibdQueueFull": ("calibd_ingest_waiting_batches", "batches are counted as fast as they come"),
     "CalibdSeriesDropped": ("increase(calibd_series_dropped_total[15m])", "all series fit"),
     "CalibdArchiveBehind": ("calibd_archive_lag_seconds", "the archive keeps up"),
@@ -150,10 +152,10 @@ class PrometheusTest(unittest.TestCase):
         named = {name for source in (ROOT / "server/observability").glob("*.cc")
                  for name in METRIC.findall(source.read_text(encoding="utf-8"))}
         self.assertGreater(len(named), 100)
-        # This server has no TLS, so the page names the metrics of TLS beside its tables.
-        of_tls = {name for name in named if name.startswith("calibd_tls_")}
-        self.assertEqual(named - of_tls, set(re.findall(r"^# TYPE (\S+)", text, re.M)))
-        self.assertEqual({name for name in of_tls if f"`{name}`" not in page}, set())
+        # This server has neither TLS nor PostgreSQL, so the page names their metrics beside its tables.
+        others = {name for name in named if name.startswith("calibd_tls_")} | {"calibd_store_synchronous"}
+        self.assertEqual(named - others, set(re.findall(r"^# TYPE (\S+)", text, re.M)))
+        self.assertEqual({name for name in others if f"`{name}`" not in page}, set())
         flags = re.findall(r"^  (?:-h,)?(--[a-z-]+)", subprocess.run(
             [CALIBD, "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
             timeout=60).stdout, re.M)
