@@ -52,6 +52,11 @@ class DeployRunTest(unittest.TestCase):
             self.assertEqual(result.returncode, 1)
             self.assertIn("label", result.stderr)
 
+    def test_a_cluster_loses_nothing_when_its_owner_and_its_database_end(self):
+        result = deploy_run("--cluster")
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        self.assertEqual(result.stdout.count("all 6000 predictions count, each once"), 2)
+
     def test_a_file_shorter_than_the_warm_up_is_evaluated_too(self):
         with tempfile.TemporaryDirectory() as folder:
             result = deploy_run(*write_files(folder, rows=60), "--label-base", "1")
