@@ -47,6 +47,7 @@
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/rpc/grpc_endpoint.h"
+#include "server/rpc/grpc_forwarder.h"
 #include "server/rpc/registered_methods.h"
 #include "server/rpc/rpc_interceptor.h"
 #include "server/rpc/services.h"
@@ -184,6 +185,11 @@ struct Server::Parts {
         history(store, [this](const absl::Status& damage) { health.ReportDamage(damage); }),
         audit(std::move(the_audit)),
         access(std::move(the_access)),
+        forwarder(options.store == "local"
+                      ? nullptr
+                      : std::make_unique<GrpcForwarder>(
+                            store, PeerCredentials(options.tls_certificate, options.tls_key,
+                                                   options.tls_peer_ca))),
         api({.registry = registry,
              .commits = commits,
              .jobs = jobs,
@@ -194,6 +200,7 @@ struct Server::Parts {
              .audit = *audit,
              .writers = writers,
              .health = health,
+             .forwarder = forwarder.get(),
              .model_memory_bytes = static_cast<std::size_t>(options.model_memory_bytes),
              .model_disk_bytes = static_cast<std::size_t>(options.model_disk_bytes),
              .max_watchers = static_cast<std::size_t>(options.max_watchers)}),
@@ -418,6 +425,7 @@ struct Server::Parts {
   HistoryReader history;
   std::unique_ptr<AuditLog> audit;
   std::unique_ptr<AccessControl> access;
+  const std::unique_ptr<GrpcForwarder> forwarder;
   Api api;
   ModelService models;
   IngestService ingest;

@@ -177,6 +177,14 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
   return identity.ok() ? identity : Refuse(credentials, identity.status());
 }
 
+absl::StatusOr<Identity> AccessControl::Forwarded(const std::optional<std::string>& name) const {
+  if (!enabled()) return Identity::Unrestricted();
+  if (!name.has_value()) return NoCredentialsError();
+  auto proof = std::make_shared<Identity::Proof>();
+  proof->forwarded = name;
+  return Resolve(std::move(proof));
+}
+
 std::string AccessControl::BeginSession(const Identity& caller) {
   if (caller.unrestricted() || !caller.proof_->token.has_value()) return "";
   PageSessions::Begun begun =
@@ -203,7 +211,9 @@ absl::StatusOr<Identity> AccessControl::Resolve(
   identity.version_ = version();
   const std::shared_ptr<const Policy> policy = this->policy();
   const Principal* principal = nullptr;
-  if (proof->session.has_value()) {
+  if (proof->forwarded.has_value()) {
+    principal = policy->FindPrincipal(*proof->forwarded);
+  } else if (proof->session.has_value()) {
     principal = FindSession(*policy, *proof->session);
   } else if (proof->token.has_value()) {
     principal = policy->FindToken(*proof->token, std::chrono::system_clock::now());
@@ -216,6 +226,11 @@ absl::StatusOr<Identity> AccessControl::Resolve(
     return identity;
   }
   if (proof->session.has_value()) return NoCredentialsError();
+  if (proof->forwarded.has_value()) {
+    return MakeError(absl::StatusCode::kUnauthenticated, "UNKNOWN_PRINCIPAL",
+                     "the --access-file of the server that has the store lacks the principal of "
+                     "the caller: give all servers the same file");
+  }
   if (!proof->token.has_value()) {
     return MakeError(absl::StatusCode::kUnauthenticated, "UNKNOWN_CERTIFICATE",
                      "no principal of the server's --access-file has the names of the client "

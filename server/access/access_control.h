@@ -72,6 +72,8 @@ class Identity {
     // The hash of the id of a session of the page.
     std::optional<TokenHash> session{};
     std::vector<std::string> certificate_names{};
+    // The name of the principal that another server has identified.
+    std::optional<std::string> forwarded{};
   };
 
   Identity() = default;
@@ -110,6 +112,9 @@ class AccessControl {
 
   // Errors: Unauthenticated, with what to do.
   [[nodiscard]] absl::StatusOr<Identity> Identify(const Credentials& credentials) const;
+  // The principal with this name, which another server that this one trusts has identified; nothing
+  // for a caller that is unrestricted there. Errors: Unauthenticated.
+  [[nodiscard]] absl::StatusOr<Identity> Forwarded(const std::optional<std::string>& name) const;
   // Begins a session of the page for a caller, and returns its id. The session ends with the
   // caller's token, and if another principal gets the token. Empty if the caller has not sent a
   // token.

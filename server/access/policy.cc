@@ -83,6 +83,12 @@ const Principal* Policy::FindToken(const TokenHash& token, Time now) const {
   return &principals_[found->second.principal];
 }
 
+const Principal* Policy::FindPrincipal(std::string_view name) const {
+  const auto found =
+      std::ranges::find_if(principals_, [&](const Principal& one) { return one.name == name; });
+  return found == principals_.end() ? nullptr : &*found;
+}
+
 const Principal* Policy::FindCertificate(const std::vector<std::string>& names) const {
   const Certificate* best = nullptr;
   bool unique = true;

@@ -77,6 +77,8 @@ class Policy {
   [[nodiscard]] const Principal* FindToken(const TokenHash& token, Time now) const;
   // True if the policy has the token, although it may have expired.
   [[nodiscard]] bool HasToken(const TokenHash& token) const { return tokens_.contains(token); }
+  // The principal with this name, or null.
+  [[nodiscard]] const Principal* FindPrincipal(std::string_view name) const;
   // The principal of a client certificate whose alternative names are "URI", for example
   // "spiffe://corp/ns/fraud", or "dns:NAME". The longest pattern decides. Null if no pattern
   // matches, or if equally long ones of several principals do.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "server/api/audited_sink.h"
 #include "server/api/calibration_watches.h"
 #include "server/api/call.h"
+#include "server/api/forwarder.h"
 #include "server/api/health.h"
 #include "server/api/store_upkeep.h"
 #include "server/api/verdict_list.h"
@@ -47,6 +49,8 @@ struct ApiParts {
   ThreadPool& writers;
   // Receives reports of damage that a backup or verification finds.
   Health& health;
+  // Null if no other process can answer calls.
+  Forwarder* forwarder = nullptr;
   // Maximum number of bytes that the declaration of a new model may reserve.
   std::size_t model_memory_bytes = 0;
   std::size_t model_disk_bytes = 0;
@@ -95,14 +99,18 @@ class Api {
  public:
   explicit Api(const ApiParts& parts);
 
-  // Serves a call with the function of its method: checks the right of its caller and the rules of
-  // the request, finds the model that it names, and ends the call with the error or exception of
-  // the function. Errors of the call: those of CheckAccess, CheckRules, FindModel and the function.
+  // Serves a call with the function of its method, or has the owner of the store serve it: checks
+  // the right of its caller and the rules of the request, finds the model that it names, and ends
+  // the call with the error or exception of the function. Errors of the call: those of CheckAccess,
+  // CheckRules, FindModel and the function.
   template <typename Request, typename Response, typename... Extra>
   void Serve(
       const Method<absl::Status (Api::*)(const Request&, const Reply<Response>&, Extra...)>& method,
       const Request& request, const Reply<Response>& transport) {
     transport->Guard(Stage::kStart, [&]() -> absl::Status {
+      if (const auto owner = OtherOwner(transport->context())) {
+        return Forward(method.right, *owner, request, transport);
+      }
       CALIBD_RETURN_IF_ERROR(CheckRight(transport->context(), method.right, request));
       const Reply<Response> reply = Audited(method.right, request, transport);
       absl::Status status = Run(method, request, reply);
@@ -210,6 +218,29 @@ class Api {
     std::string resource(kAllModels);
     if constexpr (kNamesModel<Request>) resource = NameIn(request).name;
     return std::make_shared<AuditedSink<Response>>(reply, parts_.audit, std::move(resource));
+  }
+
+  // The process that answers a call in place of this one.
+  [[nodiscard]] std::optional<Store::Owner> OtherOwner(const CallContext& call) const {
+    if (parts_.forwarder == nullptr || call.forwarded) return std::nullopt;
+    return parts_.forwarder->other_owner();
+  }
+  // The owner checks the right of the caller, for which this process vouches.
+  template <typename Request, typename Response>
+  [[nodiscard]] absl::Status Forward(const Right& right, const Store::Owner& owner,
+                                     const Request& request, const Reply<Response>& reply) const {
+    const CallContext& call = reply->context();
+    CALIBD_RETURN_IF_ERROR(call.identity.status());
+    // A watch has no end of its own.
+    constexpr bool kEndless = std::is_same_v<Request, v1::WatchCalibrationRequest>;
+    std::shared_ptr<void> held;
+    if constexpr (kEndless) {
+      CALIBD_RETURN_IF_ERROR(CheckRight(call, right, request));
+      CALIBD_ASSIGN_OR_RETURN(held, Hold(call.method, right, NameIn(request).name, reply));
+    }
+    parts_.forwarder->Forward(owner, request, kEndless, std::move(held),
+                              std::make_shared<AnyReplyOf<Response>>(reply));
+    return absl::OkStatus();
   }
 
   // A request that names no model has the scope kReadable or needs the role for all models.

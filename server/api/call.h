@@ -23,6 +23,8 @@ struct CallContext {
   std::string owner{};
   // The caller's address for people.
   std::string address{};
+  // Another server has forwarded the call, so that this one answers it or fails.
+  bool forwarded = false;
   // Who calls. A call whose transport has not identified the caller is refused.
   absl::StatusOr<Identity> identity = absl::UnauthenticatedError("the caller was not identified");
 };

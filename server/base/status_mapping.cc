@@ -95,6 +95,14 @@ rpc::Status ToRpcStatus(const absl::Status& status) {
   return result;
 }
 
+absl::Status FromRpcStatus(const rpc::Status& status) {
+  absl::Status result(static_cast<absl::StatusCode>(status.code()), status.message());
+  for (const auto& detail : status.details()) {
+    result.SetPayload(detail.type_url(), absl::Cord(detail.value()));
+  }
+  return result;
+}
+
 absl::Status CurrentExceptionStatus(std::string_view part, std::string_view stage) noexcept {
   absl::StatusCode code = absl::StatusCode::kInternal;
   try {

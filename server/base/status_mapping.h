@@ -14,6 +14,9 @@ namespace calibd::server {
 // message without paths and statements.
 [[nodiscard]] rpc::Status ToRpcStatus(const absl::Status& status);
 
+// The error of another server, with its details. status: not OK.
+[[nodiscard]] absl::Status FromRpcStatus(const rpc::Status& status);
+
 // Logs the exception that is being handled and where it was caught, and returns the error for the
 // client: RESOURCE_EXHAUSTED for bad_alloc, otherwise INTERNAL without the text of the exception.
 // Call it in a catch block.

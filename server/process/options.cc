@@ -174,6 +174,9 @@ void AddTlsOptions(CLI::App& app, Options& options) {
   AddOption(app, "tls-client-auth", options.tls_client_auth,
             "Whether every client needs a certificate, or may do without one: required or optional")
       ->check(CLI::IsMember({"required", "optional"}));
+  AddOption(app, "tls-peer-ca", options.tls_peer_ca,
+            "File with the CAs of the certificates of other calibds on the same database in PEM: a "
+            "standby forwards calls to the owner over TLS, and shows --tls-certificate");
 }
 
 void AddCallLimits(CLI::App& app, Options& options) {

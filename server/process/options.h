@@ -21,6 +21,7 @@ struct Options {
   std::string tls_certificate;
   std::string tls_key;
   std::string tls_client_ca;
+  std::string tls_peer_ca = "/etc/ssl/certs/ca-certificates.crt";
   std::string tls_client_auth = "required";
   bool insecure_allow_remote = false;
   // Empty: every caller may do everything.

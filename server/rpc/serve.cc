@@ -1,18 +1,62 @@
 #include "server/rpc/serve.h"
 
+#include <chrono>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "server/base/errors.h"
 #include "server/net/call_memory.h"
 #include "server/net/peer_identity.h"
 #include "server/net/peer_name.h"
+#include "server/rpc/grpc_forwarder.h"
 
 namespace calibd::server {
+
+namespace {
+
+// Returns the decoded value of a key of forwarded calls. An invalid one is empty.
+std::optional<std::string> MetadataOf(const grpc::CallbackServerContext& context, const char* key) {
+  const auto found = context.client_metadata().find(key);
+  if (found == context.client_metadata().end()) return std::nullopt;
+  std::string value;
+  if (!absl::WebSafeBase64Unescape({found->second.data(), found->second.size()}, &value)) return "";
+  return value;
+}
+
+absl::Status ForwardedElsewhereError() {
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kUnavailable, "NOT_OWNER",
+                "the call was forwarded for a calibd that has ended; send it again"),
+      std::chrono::milliseconds(250));
+}
+
+}  // namespace
+
+// The context of a call that another server has forwarded to this owner.
+void CallServer::FillForwarded(const grpc::CallbackServerContext& context, const std::string& owner,
+                               CallContext& call) const {
+  const ApiParts& parts = api.parts();
+  call.forwarded = true;
+  call.address = MetadataOf(context, kForwardedAddress).value_or("");
+  if (parts.forwarder == nullptr || !parts.forwarder->IsThis(owner)) {
+    call.identity = ForwardedElsewhereError();
+    return;
+  }
+  call.identity = parts.access.Forwarded(MetadataOf(context, kForwardedPrincipal));
+  call.owner = OwnerOf(call.identity, CallerAddress(call.address));
+}
 
 CallContext CallServer::ContextOf(const char* method,
                                   const grpc::CallbackServerContext& context) const {
   CallContext call;
   call.method = method;
   call.caller = context.peer();
+  if (const auto owner = MetadataOf(context, kForwardedTo)) {
+    FillForwarded(context, *owner, call);
+    return call;
+  }
   call.address = ParsePeerName(call.caller).value_or(call.caller);
   Credentials credentials{.address = call.address, .method = method};
   const auto [begin, end] = context.client_metadata().equal_range("authorization");

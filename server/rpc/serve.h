@@ -33,6 +33,9 @@ struct CallServer {
   [[nodiscard]] CallContext ContextOf(const char* method,
                                       const grpc::CallbackServerContext& context) const;
 
+  void FillForwarded(const grpc::CallbackServerContext& context, const std::string& owner,
+                     CallContext& call) const;
+
   // Reactor: UnaryCall or ResponseStream. response: the response of a unary call, else null.
   template <template <typename> typename Reactor, typename Response, typename AnyMethod,
             typename Request>

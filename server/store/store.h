@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_STORE_STORE_H_
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -60,6 +61,19 @@ class Store : public StoreLog, public StoreCatalog, public StoreMaintenance {
                                          const std::atomic<bool>& /*stop*/) {
     return absl::OkStatus();
   }
+  // Another process that owns the store.
+  struct Owner {
+    // Where clients reach it.
+    std::string address;
+    std::int64_t epoch = 0;
+    // Names it. Only who may read the store knows it.
+    std::string id;
+  };
+  // The owner of the store as this process has last seen it; nothing if it owns the store itself,
+  // or nobody does. Thread-safe.
+  [[nodiscard]] virtual std::optional<Owner> other_owner() const { return std::nullopt; }
+  // The id of this process as an owner; empty if nobody else can own the store. Thread-safe.
+  [[nodiscard]] virtual std::string owner_id() const { return {}; }
   // Whether this process owns the store, so that what it knows is the newest state. Otherwise
   // returns what calls end with. Thread-safe.
   [[nodiscard]] virtual absl::Status CheckOwned() const { return absl::OkStatus(); }

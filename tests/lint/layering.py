@@ -114,7 +114,7 @@ SERVER_ROOMS = {
     "compute": ("base", "executor", "rows", "state"),
     "net": ("base",),
     "answers": ("base", "model", "rows", "watch", "kinds", "state"),
-    "api": ("access", "base", "executor", "model", "rows", "kinds", "state", "ingest", "compute", "answers"),
+    "api": ("access", "base", "executor", "model", "rows", "kinds", "state", "store", "ingest", "compute", "answers"),
     "intake": ("access", "base", "model", "kinds", "ingest", "answers", "api"),
     "observability": ("access", "base", "watch", "kinds", "state", "ingest", "archive", "compute", "net", "answers"),
     "http": ("access", "base", "executor", "net", "api", "intake", "observability"),

@@ -128,7 +128,9 @@ absl::StatusOr<bool> PostgresStore::TryTake(PgConnection& connection) {
     const std::int64_t known = other_.has_value() ? other_->epoch : -1;
     other_.reset();
     if (is_owned) {
-      other_ = {.address = std::string(owner.Bytes(1)), .epoch = epoch};
+      other_ = {.address = std::string(owner.Bytes(1)),
+                .epoch = epoch,
+                .id = std::string(owner.Bytes(3))};
       if (known != epoch) {
         spdlog::info(
             "standing by: the calibd at {} has the store; if it has ended, the store is free when "
@@ -175,6 +177,11 @@ absl::Status PostgresStore::ReadTaken(PgConnection& connection, const PgRow& cel
     return PgDamage("has an impossible generation");
   }
   return CheckMarkers(connection);
+}
+
+std::optional<Store::Owner> PostgresStore::other_owner() const {
+  const std::lock_guard lock(other_mutex_);
+  return phase_ == Phase::kStandby ? other_ : std::nullopt;
 }
 
 absl::Status PostgresStore::CheckOwned() const {

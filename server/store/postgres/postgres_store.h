@@ -55,6 +55,8 @@ class PostgresStore final : public Store {
 
   [[nodiscard]] absl::Status Own(const std::string& address,
                                  const std::atomic<bool>& stop) override;
+  [[nodiscard]] std::optional<Owner> other_owner() const override;
+  [[nodiscard]] std::string owner_id() const override { return owner_; }
   [[nodiscard]] absl::Status CheckOwned() const override;
   void StopWaiting() override { session_.StopWaiting(); }
   [[nodiscard]] std::optional<bool> synchronous() const override { return node_.synchronous(); }
@@ -166,13 +168,9 @@ class PostgresStore final : public Store {
   std::string id_;
   enum class Phase { kStandby, kTakingOver, kOwner };
   std::atomic<Phase> phase_ = Phase::kStandby;
-  struct OtherOwner {
-    std::string address;
-    std::int64_t epoch = 0;
-  };
   mutable std::mutex other_mutex_;
   // Guarded by other_mutex_: nothing while nobody owns the store.
-  std::optional<OtherOwner> other_;
+  std::optional<Owner> other_;
   std::int64_t epoch_ = 0;
   std::int64_t next_model_id_ = 1;
   std::int64_t next_log_id_ = 0;

@@ -43,8 +43,8 @@ const PgQuery kReadMeta{"read_meta", "SELECT format, cells, store_id, generation
 const PgQuery kReadOwner{
     "read_owner",
     "SELECT c.epoch, n.address, (extract(epoch FROM n.expires_at - clock_timestamp()) * "
-    "1000)::int8 FROM cells c LEFT JOIN nodes n ON n.node = c.owner AND n.node <> $2::uuid AND "
-    "n.expires_at > clock_timestamp() WHERE c.cell = $1::int4"};
+    "1000)::int8, c.owner FROM cells c LEFT JOIN nodes n ON n.node = c.owner AND n.node <> "
+    "$2::uuid AND n.expires_at > clock_timestamp() WHERE c.cell = $1::int4"};
 const PgQuery kLockCell{"lock_cell", "SELECT 1 FROM cells WHERE cell = $1::int4 FOR UPDATE"};
 // It is a statement after kLockCell, so that it sees the heartbeats that were under way.
 const PgQuery kTakeCell{
