@@ -188,8 +188,10 @@ struct Server::Parts {
         forwarder(options.store == "local"
                       ? nullptr
                       : std::make_unique<GrpcForwarder>(
-                            store, PeerCredentials(options.tls_certificate, options.tls_key,
-                                                   options.tls_peer_ca))),
+                            store, response_memory,
+                            PeerCredentials(options.tls_certificate, options.tls_key,
+                                            options.tls_peer_ca),
+                            options.max_concurrent_streams)),
         api({.registry = registry,
              .commits = commits,
              .jobs = jobs,
@@ -236,6 +238,8 @@ struct Server::Parts {
   ~Parts() {
     EndRecovery();
     StopWaiting();
+    // It uses the endpoints.
+    if (due_work != nullptr) due_work->Stop();
     api.Drain();
     grpc.reset();
     http.reset();
@@ -245,7 +249,6 @@ struct Server::Parts {
     api.Stop();
     // Reading a history begins on a writer thread and continues on the thread of `history`.
     history.Stop();
-    if (due_work != nullptr) due_work->Stop();
     // Submitted batches are settled, and the writes that this posts are done.
     commits.Flush();
     writers.Stop();

@@ -238,9 +238,8 @@ class Api {
       CALIBD_RETURN_IF_ERROR(CheckRight(call, right, request));
       CALIBD_ASSIGN_OR_RETURN(held, Hold(call.method, right, NameIn(request).name, reply));
     }
-    parts_.forwarder->Forward(owner, request, kEndless, std::move(held),
-                              std::make_shared<AnyReplyOf<Response>>(reply));
-    return absl::OkStatus();
+    return parts_.forwarder->Forward(owner, request, kEndless, std::move(held),
+                                     std::make_shared<AnyReplyOf<Response>>(reply));
   }
 
   // A request that names no model has the scope kReadable or needs the role for all models.

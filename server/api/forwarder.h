@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "server/api/call.h"
 #include "server/store/store.h"
 
@@ -21,7 +22,8 @@ class AnyReply {
   virtual ~AnyReply() = default;
   [[nodiscard]] virtual Call& call() = 0;
   [[nodiscard]] virtual std::unique_ptr<google::protobuf::Message> NewResponse() const = 0;
-  // See Sink. response: from NewResponse; its content is moved.
+  // See Sink. response: from NewResponse; its content is moved if it is sent. One thread at a time
+  // may send.
   virtual bool Send(google::protobuf::Message& response) = 0;
   virtual void SendLast(google::protobuf::Message& response) = 0;
   virtual void OnTaken(std::function<void()> on_taken) = 0;
@@ -37,6 +39,8 @@ class AnyReplyOf final : public AnyReply {
     return std::make_unique<Response>();
   }
   bool Send(google::protobuf::Message& response) override {
+    // Otherwise the message would be lost.
+    if (!reply_->idle()) return false;
     return reply_->Send(std::move(static_cast<Response&>(response)));
   }
   void SendLast(google::protobuf::Message& response) override {
@@ -60,11 +64,13 @@ class Forwarder {
 
   // Has the owner answer a call of an identified caller. request: copied. endless: the response is
   // a stream whose messages are sent when they come; otherwise its last message is the answer, and
-  // others are dropped while the client has not taken one. held: kept until the call ends. Errors
-  // of the call: those of the owner; Unavailable (NOT_OWNER) if it does not answer.
-  virtual void Forward(const Store::Owner& owner, const google::protobuf::Message& request,
-                       bool endless, std::shared_ptr<void> held,
-                       std::shared_ptr<AnyReply> reply) = 0;
+  // others are dropped while the client has not taken one. held: kept until the call ends. Errors:
+  // ResourceExhausted if there is no room for the call. Errors of the call: those of the owner;
+  // Unavailable (NOT_OWNER) if it does not answer.
+  [[nodiscard]] virtual absl::Status Forward(const Store::Owner& owner,
+                                             const google::protobuf::Message& request, bool endless,
+                                             std::shared_ptr<void> held,
+                                             std::shared_ptr<AnyReply> reply) = 0;
 };
 
 }  // namespace calibd::server

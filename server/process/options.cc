@@ -392,6 +392,15 @@ void CheckTlsFiles(const Options& options) {
   const auto loaded = TlsCertificates::Load(TlsFilesOf(options));
   // The message begins with the flag.
   if (!loaded.ok()) throw CLI::ValidationError(std::string(loaded.status().message()));
+  if (options.store == "local") return;
+  // Other calibds may be on this database.
+  if (const std::ifstream file(options.tls_peer_ca); !file) {
+    throw CLI::ValidationError(
+        "--tls-peer-ca",
+        absl::StrCat(options.tls_peer_ca, " cannot be read: ", std::strerror(errno),
+                     "; give the CA of the "
+                     "certificates of all calibds on this database"));
+  }
 }
 
 // Requires that both addresses are valid. Throws CLI::ValidationError.

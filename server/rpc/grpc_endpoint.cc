@@ -181,10 +181,14 @@ GrpcEndpoint::~GrpcEndpoint() {
 }
 
 void GrpcEndpoint::SetServing(bool serving) {
-  server_->GetHealthCheckService()->SetServingStatus(serving);
+  const std::lock_guard lock(server_mutex_);
+  if (server_ != nullptr) server_->GetHealthCheckService()->SetServingStatus(serving);
 }
 
-void GrpcEndpoint::StopServing() { server_->GetHealthCheckService()->Shutdown(); }
+void GrpcEndpoint::StopServing() {
+  const std::lock_guard lock(server_mutex_);
+  if (server_ != nullptr) server_->GetHealthCheckService()->Shutdown();
+}
 
 void GrpcEndpoint::Shutdown(std::chrono::system_clock::time_point deadline) {
   StopListening();
@@ -197,6 +201,7 @@ void GrpcEndpoint::Shutdown(std::chrono::system_clock::time_point deadline) {
     relay_->AwaitDelivery(std::clamp(left, kLeastDelivery, kMostDelivery));
   }
   relay_.reset();
+  const std::lock_guard lock(server_mutex_);
   server_.reset();
 }
 

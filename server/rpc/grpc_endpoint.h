@@ -9,6 +9,7 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,7 +40,7 @@ class GrpcEndpoint {
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
-  // The health service reports SERVING or NOT_SERVING, until StopServing.
+  // The health service reports SERVING or NOT_SERVING, until StopServing. Thread-safe.
   void SetServing(bool serving);
   // The health service reports NOT_SERVING from now on.
   void StopServing();
@@ -57,6 +58,8 @@ class GrpcEndpoint {
 
   const GrpcLog log_;
   std::string address_;
+  // Guards the end of server_ against SetServing.
+  std::mutex server_mutex_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<Relay> relay_;

@@ -10,12 +10,13 @@
 #include <grpcpp/support/client_callback.h>
 #include <openssl/crypto.h>
 
+#include <algorithm>
 #include <chrono>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/base/errors.h"
 #include "server/base/status_mapping.h"
 
@@ -42,24 +43,40 @@ std::string PathOf(const Message& request, std::string_view method) {
   return "";
 }
 
+absl::Status TooManyCalls(std::string_view of_whom) {
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_CALLS",
+                absl::StrCat("this calibd stands by, and passes on as many calls ",
+                             std::string(of_whom), " as it can")),
+      kForwardRetryDelay);
+}
+
 // One call that the owner answers. It keeps itself alive until gRPC is done with it.
 class ForwardedCall final : public grpc::ClientBidiReactor<Message, Message> {
  public:
-  static void Start(const std::shared_ptr<grpc::Channel>& channel, const Store::Owner& owner,
-                    const Message& request, bool endless, std::shared_ptr<void> held,
-                    std::shared_ptr<AnyReply> reply) {
-    const std::shared_ptr<ForwardedCall> call(
-        new ForwardedCall(channel, owner, request, endless, std::move(held), std::move(reply)));
+  // channel: its place is kept until the call has ended.
+  static absl::Status Start(std::shared_ptr<grpc::Channel> channel, CallMemory& memory,
+                            const Store::Owner& owner, const Message& request, bool endless,
+                            std::shared_ptr<void> held, std::shared_ptr<AnyReply> reply) {
+    const std::shared_ptr<ForwardedCall> call(new ForwardedCall(
+        std::move(channel), memory, owner, endless, std::move(held), std::move(reply)));
+    CALIBD_RETURN_IF_ERROR(call->TakeRequest(request));
     call->Begin(call);
+    return absl::OkStatus();
+  }
+
+  void OnWriteDone(bool /*ok*/) override {
+    request_.reset();
+    reservation_.Release(reservation_.bytes());
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return;
+    if (!ok) return StopReading();
     bool reads = true;
     reply_->call().Guard(Stage::kProgress, [this, &reads] {
-      const std::lock_guard lock(mutex_);
       if (endless_) {
         // The next message is read when the client has taken this one.
+        const std::lock_guard lock(mutex_);
         waits_ = !reply_->Send(*read_);
         reads = false;
         return;
@@ -82,20 +99,22 @@ class ForwardedCall final : public grpc::ClientBidiReactor<Message, Message> {
       return absl::OkStatus();
     });
     held_.reset();
+    reply_.reset();
+    channel_.reset();
   }
 
  private:
-  ForwardedCall(const std::shared_ptr<grpc::Channel>& channel, const Store::Owner& owner,
-                const Message& request, bool endless, std::shared_ptr<void> held,
+  ForwardedCall(std::shared_ptr<grpc::Channel> channel, CallMemory& memory,
+                const Store::Owner& owner, bool endless, std::shared_ptr<void> held,
                 std::shared_ptr<AnyReply> reply)
-      : stub_(channel),
+      : channel_(std::move(channel)),
+        stub_(channel_),
         owner_(owner),
         endless_(endless),
-        request_(request.New()),
+        reservation_(memory, reply->call().context().caller),
         held_(std::move(held)),
         reply_(std::move(reply)),
         read_(reply_->NewResponse()) {
-    request_->CopyFrom(request);
     const CallContext& context = reply_->call().context();
     Add(kForwardedTo, owner.id);
     if (!context.identity->unrestricted()) Add(kForwardedPrincipal, context.identity->name());
@@ -106,30 +125,48 @@ class ForwardedCall final : public grpc::ClientBidiReactor<Message, Message> {
     context_.AddMetadata(key, absl::WebSafeBase64Escape(value));
   }
 
+  // Copies a request, which waits until the owner takes it.
+  [[nodiscard]] absl::Status TakeRequest(const Message& request) {
+    CALIBD_RETURN_IF_ERROR(reservation_.Add(ResponseMemory(request)));
+    request_.reset(request.New());
+    request_->CopyFrom(request);
+    return absl::OkStatus();
+  }
+
   void Begin(const std::shared_ptr<ForwardedCall>& self) {
     self_ = self;
-    const std::string path = PathOf(*request_, reply_->call().context().method);
+    const std::shared_ptr<AnyReply> reply = reply_;
+    const std::string path = PathOf(*request_, reply->call().context().method);
     stub_.PrepareBidiStreamingCall(&context_, path, grpc::StubOptions(), this);
     if (endless_) {
-      reply_->OnTaken([self] { self->Taken(); });
+      // Taken reads from other threads.
+      AddHold();
+      reply->OnTaken([self] { self->Taken(); });
     }
     StartWriteLast(request_.get(), grpc::WriteOptions());
     StartRead(read_.get());
     StartCall();
     // At once, if the client has gone meanwhile.
-    reply_->call().OnEnd([self] { self->context_.TryCancel(); });
+    reply->call().OnEnd([self] {
+      self->context_.TryCancel();
+      self->StopReading();
+    });
   }
 
   // The client has taken a message of an endless stream.
   void Taken() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (std::exchange(waits_, false)) {
-        waits_ = !reply_->Send(*read_);
-        return;
-      }
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    if (std::exchange(waits_, false)) {
+      waits_ = !reply_->Send(*read_);
+    } else {
+      StartRead(read_.get());
     }
-    StartRead(read_.get());
+  }
+
+  void StopReading() {
+    const std::lock_guard lock(mutex_);
+    if (endless_ && !std::exchange(stopped_, true)) RemoveHold();
   }
 
   [[nodiscard]] absl::Status ErrorOf(const grpc::Status& status) const {
@@ -150,28 +187,42 @@ class ForwardedCall final : public grpc::ClientBidiReactor<Message, Message> {
         kForwardRetryDelay);
   }
 
+  std::shared_ptr<grpc::Channel> channel_;
   grpc::TemplatedGenericStub<Message, Message> stub_;
   grpc::ClientContext context_;
   const Store::Owner owner_;
   const bool endless_;
-  const std::unique_ptr<Message> request_;
+  // The memory of request_.
+  CallReservation reservation_;
+  std::unique_ptr<Message> request_;
   std::shared_ptr<void> held_;
-  const std::shared_ptr<AnyReply> reply_;
+  std::shared_ptr<AnyReply> reply_;
   std::shared_ptr<ForwardedCall> self_;
-  std::mutex mutex_;
   // The message that gRPC reads next, or that waits until the client takes one.
   std::unique_ptr<Message> read_;
   // The newest message of a response that is not endless.
   std::unique_ptr<Message> answer_;
-  // Guarded by mutex_: the client has to take a message before this one is sent.
+  // Guards the reads of an endless response.
+  std::mutex mutex_;
+  // The client has to take a message before this one is sent.
   bool waits_ = false;
+  bool stopped_ = false;
 };
 
 }  // namespace
 
-GrpcForwarder::GrpcForwarder(const Store& store,
-                             std::shared_ptr<grpc::ChannelCredentials> credentials)
-    : store_(store), credentials_(std::move(credentials)) {}
+GrpcForwarder::GrpcForwarder(const Store& store, CallMemory& memory,
+                             std::shared_ptr<grpc::ChannelCredentials> credentials,
+                             std::int64_t connection_calls)
+    : store_(store),
+      memory_(memory),
+      credentials_(std::move(credentials)),
+      connection_calls_(connection_calls) {}
+
+GrpcForwarder::~GrpcForwarder() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return calls_ == 0; });
+}
 
 std::optional<Store::Owner> GrpcForwarder::other_owner() const { return store_.other_owner(); }
 
@@ -181,26 +232,66 @@ bool GrpcForwarder::IsThis(std::string_view id) const {
          CRYPTO_memcmp(id.data(), own.data(), own.size()) == 0;
 }
 
-void GrpcForwarder::Forward(const Store::Owner& owner, const Message& request, bool endless,
-                            std::shared_ptr<void> held, std::shared_ptr<AnyReply> reply) {
-  ForwardedCall::Start(ChannelTo(owner.address), owner, request, endless, std::move(held),
-                       std::move(reply));
+absl::Status GrpcForwarder::Forward(const Store::Owner& owner, const Message& request, bool endless,
+                                    std::shared_ptr<void> held, std::shared_ptr<AnyReply> reply) {
+  CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
+                          TakePlace(owner.address, reply->call().context().owner));
+  return ForwardedCall::Start(std::move(channel), memory_, owner, request, endless, std::move(held),
+                              std::move(reply));
 }
 
-std::shared_ptr<grpc::Channel> GrpcForwarder::ChannelTo(const std::string& address) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> GrpcForwarder::TakePlace(const std::string& address,
+                                                                        const std::string& caller) {
   const std::lock_guard lock(mutex_);
-  if (channel_ == nullptr || address_ != address) {
-    grpc::ChannelArguments arguments;
-    // The owner has limited its messages.
-    arguments.SetMaxReceiveMessageSize(-1);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kForwardKeepaliveMs);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kForwardKeepaliveTimeoutMs);
-    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kForwardReconnectMs);
-    channel_ = grpc::CreateCustomChannel(address, credentials_, arguments);
+  const auto quarter =
+      std::max<std::int64_t>(1, connection_calls_ * static_cast<std::int64_t>(kMaxConnections) / 4);
+  const auto of_caller = callers_.find(caller);
+  if (of_caller != callers_.end() && of_caller->second >= quarter) {
+    return TooManyCalls("of this caller");
+  }
+  if (address != address_) {
+    connections_.clear();
     address_ = address;
   }
-  return channel_;
+  auto free = std::ranges::find_if(connections_,
+                                   [&](const auto& one) { return one->calls < connection_calls_; });
+  if (free == connections_.end()) {
+    if (connections_.size() == kMaxConnections) return TooManyCalls("in total");
+    connections_.push_back(
+        std::make_shared<Connection>(Connection{.channel = NewChannel(address)}));
+    free = connections_.end() - 1;
+  }
+  const std::shared_ptr<Connection> connection = *free;
+  ++connection->calls;
+  ++callers_[caller];
+  ++calls_;
+  return std::shared_ptr<grpc::Channel>(
+      connection->channel.get(),
+      [this, connection, caller](grpc::Channel* /*channel*/) { GiveBack(*connection, caller); });
+}
+
+void GrpcForwarder::GiveBack(Connection& connection, const std::string& caller) {
+  const std::lock_guard lock(mutex_);
+  --connection.calls;
+  if (const auto of_caller = callers_.find(caller); --of_caller->second == 0) {
+    callers_.erase(of_caller);
+  }
+  --calls_;
+  // With the lock: this object may be destroyed as soon as there are no calls.
+  ended_.notify_all();
+}
+
+std::shared_ptr<grpc::Channel> GrpcForwarder::NewChannel(const std::string& address) const {
+  grpc::ChannelArguments arguments;
+  // The owner has limited its messages.
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kForwardKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kForwardKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kForwardReconnectMs);
+  // Channels to one address would share a connection.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(address, credentials_, arguments);
 }
 
 std::shared_ptr<grpc::ChannelCredentials> PeerCredentials(const std::string& certificate,

@@ -5,13 +5,21 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/api/forwarder.h"
+#include "server/net/call_memory.h"
 
 namespace calibd::server {
 
@@ -28,23 +36,50 @@ inline constexpr char kForwardedAddress[] = "calibd-forwarded-address";
 // Forwards calls over gRPC.
 class GrpcForwarder final : public Forwarder {
  public:
-  // store: must outlive this object. credentials: of channels to other processes.
-  GrpcForwarder(const Store& store, std::shared_ptr<grpc::ChannelCredentials> credentials);
+  // The most connections to the owner, which limits the calls of each.
+  static constexpr std::size_t kMaxConnections = 10;
+
+  // store and memory: must outlive this object. memory: of calls, in which requests wait.
+  // credentials: of channels to other processes. connection_calls: the most calls of a connection.
+  GrpcForwarder(const Store& store, CallMemory& memory,
+                std::shared_ptr<grpc::ChannelCredentials> credentials,
+                std::int64_t connection_calls);
+  // Waits until the calls have ended.
+  ~GrpcForwarder() override;
 
   [[nodiscard]] std::optional<Store::Owner> other_owner() const override;
   [[nodiscard]] bool IsThis(std::string_view id) const override;
-  void Forward(const Store::Owner& owner, const google::protobuf::Message& request, bool endless,
-               std::shared_ptr<void> held, std::shared_ptr<AnyReply> reply) override;
+  // One caller has at most a quarter of the calls that fit on all connections.
+  [[nodiscard]] absl::Status Forward(const Store::Owner& owner,
+                                     const google::protobuf::Message& request, bool endless,
+                                     std::shared_ptr<void> held,
+                                     std::shared_ptr<AnyReply> reply) override;
 
  private:
-  [[nodiscard]] std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address);
+  struct Connection {
+    std::shared_ptr<grpc::Channel> channel;
+    std::int64_t calls = 0;
+  };
+
+  // Returns a channel for one call, whose place is given back when the last copy is destroyed.
+  // caller: whose share the call takes. Errors: ResourceExhausted.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> TakePlace(const std::string& address,
+                                                                         const std::string& caller);
+  void GiveBack(Connection& connection, const std::string& caller);
+  [[nodiscard]] std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) const;
 
   const Store& store_;
+  CallMemory& memory_;
   const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  const std::int64_t connection_calls_;
   std::mutex mutex_;
-  // The channel to the newest owner, and its address; guarded by mutex_.
+  std::condition_variable ended_;
+  // All calls, and those of each caller that has some; guarded by mutex_.
+  std::int64_t calls_ = 0;
+  std::unordered_map<std::string, std::int64_t> callers_;
+  // The connections to the newest owner, and its address; guarded by mutex_.
   std::string address_;
-  std::shared_ptr<grpc::Channel> channel_;
+  std::vector<std::shared_ptr<Connection>> connections_;
 };
 
 // Credentials of channels between processes: TLS with the certificate and the key of this server,

@@ -40,8 +40,9 @@ void CallServer::FillForwarded(const grpc::CallbackServerContext& context, const
   const ApiParts& parts = api.parts();
   call.forwarded = true;
   call.address = MetadataOf(context, kForwardedAddress).value_or("");
-  if (parts.forwarder == nullptr || !parts.forwarder->IsThis(owner)) {
-    call.identity = ForwardedElsewhereError();
+  if (!parts.forwarder->IsThis(owner)) {
+    call.identity = parts.access.Refuse({.address = context.peer(), .method = call.method},
+                                        ForwardedElsewhereError());
     return;
   }
   call.identity = parts.access.Forwarded(MetadataOf(context, kForwardedPrincipal));
@@ -53,9 +54,11 @@ CallContext CallServer::ContextOf(const char* method,
   CallContext call;
   call.method = method;
   call.caller = context.peer();
-  if (const auto owner = MetadataOf(context, kForwardedTo)) {
-    FillForwarded(context, *owner, call);
-    return call;
+  if (api.parts().forwarder != nullptr) {
+    if (const auto owner = MetadataOf(context, kForwardedTo)) {
+      FillForwarded(context, *owner, call);
+      return call;
+    }
   }
   call.address = ParsePeerName(call.caller).value_or(call.caller);
   Credentials credentials{.address = call.address, .method = method};

@@ -6,6 +6,7 @@ import pytest
 
 import calibd
 from calibd_server import CalibdServer
+from certificates import Authority
 from postgres_server import PostgresServer, programs
 from wait_for import wait_for
 
@@ -44,6 +45,38 @@ def test_a_standby_has_the_owner_answer(nodes):
     # The standby comes first.
     with calibd.Client(address_of([standby, owner])) as client:
         assert client.calibration("named").observations == 0
+
+
+def test_a_standby_vouches_for_the_caller_over_tls(tmp_path):
+    binary = os.environ["CALIBD_BINARY"]
+    authority = Authority(tmp_path, "authority")
+    certificate, key = authority.issue("server", names=["DNS:localhost", "IP:127.0.0.1"])
+    own = calibd.Tls(authority.certificate, *authority.issue("own", names=["URI:spiffe://calibd.test/own"]))
+    other = calibd.Tls(authority.certificate,
+                       *authority.issue("other", names=["URI:spiffe://calibd.test/other"]))
+    access = tmp_path / "access.toml"
+    access.write_text('[[principal]]\nname = "own"\ncertificates = ["spiffe://calibd.test/own"]\n'
+                      'grants = ["operator models/*"]\n'
+                      '[[principal]]\nname = "other"\ncertificates = ["spiffe://calibd.test/other"]\n'
+                      'grants = ["reader models/other"]\n')
+    access.chmod(0o600)
+    with PostgresServer(binary) as database:
+        arguments = ("--store", "postgres", "--postgres", database.connection, "--access-file", access,
+                     "--tls-certificate", certificate, "--tls-key", key, "--tls-client-ca",
+                     authority.certificate, "--tls-peer-ca", authority.certificate)
+        with CalibdServer(binary, *arguments), CalibdServer(binary, *arguments, serves=False) as standby:
+            with calibd.Client(standby.grpc, tls=own) as client:
+                def creates():
+                    try:
+                        return client.create_model("named", 3).name == "models/named"
+                    except calibd.errors.Unavailable:
+                        return False
+                assert wait_for(creates)
+                assert client.calibration("named").observations == 0
+            # The owner decides by the rights of the caller, not by those of the standby.
+            with calibd.Client(standby.grpc, tls=other) as client:
+                with pytest.raises(calibd.errors.NotFound):
+                    client.calibration("named")
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])

@@ -92,6 +92,11 @@ void PgNode::Run() {
 absl::Status PgNode::Beat() {
   if (connection_ == nullptr) {
     CALIBD_ASSIGN_OR_RETURN(connection_, PgConnection::Open(text_));
+    // The server does not notice that a heartbeat was given up while it waits for a standby. Later
+    // ones then wait for its lock, and each of them would keep a session.
+    CALIBD_RETURN_IF_ERROR(
+        connection_->RunOne({.query = &queries::kLimitBeat}, steady_clock::now() + kBeatTime)
+            .status());
   }
   const std::int64_t epoch = epoch_;
   const auto sent = std::chrono::system_clock::now();

@@ -76,6 +76,10 @@ absl::Status PostgresStore::CheckDatabase(PgConnection& connection) {
   if (meta->rows() != 1) return PgDamage("has no state");
   const PgRow state = meta->row(0);
   if (state.Int4(0) != kPostgresFormat || state.Int4(1) != 1) return PgUnknownFormat();
+  if (!id_.empty() && id_ != state.Bytes(2)) {
+    return PgError(absl::StatusCode::kFailedPrecondition,
+                   "the database has another store than when calibd started; start it again");
+  }
   id_ = std::string(state.Bytes(2));
   CALIBD_ASSIGN_OR_RETURN(const PgResult durability,
                           connection.RunOne({.query = &queries::kDurability}, deadline));
@@ -141,6 +145,8 @@ absl::StatusOr<bool> PostgresStore::TryTake(PgConnection& connection) {
   }
   // A node that could not send heartbeats would lose the store again.
   if (is_owned || node_.is_clock_off() || !node_.holds_lease()) return false;
+  // Another calibd may have changed the format meanwhile, and this may be another server.
+  CALIBD_RETURN_IF_ERROR(CheckDatabase(connection));
   PgStatement take = Of(queries::kTakeCell);
   take.values.Int8(epoch).Bytes(owner_);
   const std::vector<PgStatement> statements{{.query = &queries::kBeginTransaction},
@@ -153,7 +159,8 @@ absl::StatusOr<bool> PostgresStore::TryTake(PgConnection& connection) {
     // A process that was stopped within a transaction would hold the cell until it goes on.
     CALIBD_ASSIGN_OR_RETURN(const std::unique_ptr<PgConnection> other,
                             PgConnection::Open(settings_.connection));
-    CALIBD_RETURN_IF_ERROR(other->RunOne({.query = &queries::kEndStopped}, deadline).status());
+    CALIBD_RETURN_IF_ERROR(
+        other->RunOne({.query = &queries::kEndStopped}, steady_clock::now() + kPollTime).status());
   }
   CALIBD_RETURN_IF_ERROR(results.status());
   const PgResult& taken = (*results)[3];

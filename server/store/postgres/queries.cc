@@ -59,6 +59,7 @@ const PgQuery kEndStopped{
     "current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid() AND "
     "a.wait_event = 'ClientRead' AND EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = a.pid AND "
     "l.relation = 'cells'::regclass AND l.mode = 'RowShareLock')"};
+const PgQuery kLimitBeat{"limit_beat", "SET lock_timeout = 2000"};
 const PgQuery kBeat{
     "beat",
     "WITH " CALIBD_FENCE

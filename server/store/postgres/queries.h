@@ -18,8 +18,8 @@ extern const PgQuery kPing;
 
 // -> format, cells, store_id, generation
 extern const PgQuery kReadMeta;
-// $2: a node -> the epoch of the cell, the address of its owner, whether this is another node that
-// lives
+// $2: a node -> the epoch of the cell; the address of its owner and the milliseconds until that
+// expires, which are NULL unless another node owns it and lives; the owner
 extern const PgQuery kReadOwner;
 // Locks the cell against its owner and against other nodes that would take it.
 extern const PgQuery kLockCell;
@@ -30,8 +30,11 @@ extern const PgQuery kTakeCell;
 extern const PgQuery kEndStopped;
 // Gives the cell up.
 extern const PgQuery kLeaveCell;
+// Limits how long the session of heartbeats waits for a lock.
+extern const PgQuery kLimitBeat;
 // The fence; $3 is registered with address $4 and version $5 and lives for $6 ms from now on
-// -> the number of rows of the fence, the time of the database in µs since 1970
+// -> the number of rows of the fence, the time of the database in µs since 1970, whether a commit
+// waits for a standby
 extern const PgQuery kBeat;
 // Without a cell. $1: a node, which leaves; others that expired long ago are removed too
 extern const PgQuery kLeaveNodes;
