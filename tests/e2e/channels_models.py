@@ -260,7 +260,7 @@ def situations():
     labels = {"labels": ["rain", "fog", "wind"]}
     return {
         "ten_calibrated": Situation(ten, [classes(1, 20000)], "WITHIN_LIMIT NOT_REJECTED"),
-        "ten_undecided": Situation(ten, [classes(2, 3000, sharp=False)], "UNDECIDED NOT_REJECTED"),
+        "ten_undecided": Situation(ten, [classes(104, 3000, sharp=False)], "UNDECIDED NOT_REJECTED"),
         "ten_over": Situation(ten, [classes(3, 4000, 0.15)], "OVER_LIMIT MISCALIBRATED"),
         "ten_under": Situation(ten, [classes(4, 4000, -0.12, sharp=False)],
                                "OVER_LIMIT MISCALIBRATED"),

@@ -113,9 +113,9 @@ EXPECTED = {
               ["CalibdLabelsStopped"]),
     "too_few": ("UNDECIDED", "INSUFFICIENT_DATA", GATES, [],
                 ["nothing is decided before 100 labelled rows; 60 so far"], []),
-    "impossible_label": ("WITHIN_LIMIT", "MISCALIBRATED", ["miscalibration", "drift"],
-                         ["drift", "evidence"], ["one label with probability 0, at observation 2001"],
-                         ["CalibdModelDrifted", "CalibdModelMiscalibrated"]),
+    "impossible_label": ("WITHIN_LIMIT", "MISCALIBRATED", ["miscalibration"], ["evidence"],
+                         ["one label with probability 0, at observation 2001"],
+                         ["CalibdModelMiscalibrated"]),
     "late_labels": ("UNDECIDED", "INSUFFICIENT_DATA", GATES, [], [], []),
 }
 
