@@ -197,8 +197,13 @@ def test_a_monitor_continues_after_the_model_was_created_again(client, server):
     monitor.flush(60)
     client.delete_model("again", confirm="again")
     client.create_model("again", ["a", "b"])
-    monitor.observe([0.1, 0.9], "b")
-    monitor.flush(60)
+
+    def is_counted():
+        # The monitor drops a row if its stream was refused while the model did not exist.
+        monitor.observe([0.1, 0.9], "b")
+        monitor.flush(60)
+        return client.calibration("again").observations > 0
+    assert wait_for(is_counted)
     answer = client.calibration("again")
     assert (answer.observations, answer.scores.accuracy) == (1, 1)
     assert monitor.close(60).accepted_rows == 101
