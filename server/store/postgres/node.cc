@@ -92,6 +92,7 @@ void PgNode::Run() {
 absl::Status PgNode::Beat() {
   if (connection_ == nullptr) {
     CALIBD_ASSIGN_OR_RETURN(connection_, PgConnection::Open(text_));
+    connection_->StopWaitingAt(stopping_);
     // The server does not notice that a heartbeat was given up while it waits for a standby. Later
     // ones then wait for its lock, and each of them would keep a session.
     CALIBD_RETURN_IF_ERROR(

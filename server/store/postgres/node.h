@@ -88,8 +88,9 @@ class PgNode {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool stopping_ = false;  // guarded by mutex_
-  bool hastens_ = false;   // guarded by mutex_: the next heartbeat is due at once
+  // Changed with mutex_. From then on, the connection does not wait for long.
+  std::atomic<bool> stopping_ = false;
+  bool hastens_ = false;  // guarded by mutex_: the next heartbeat is due at once
   std::thread thread_;
 };
 

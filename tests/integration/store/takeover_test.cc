@@ -49,7 +49,7 @@ class TakeoverTest : public ::testing::Test {
 
   [[nodiscard]] std::vector<std::string> Arguments() const {
     return {"--store",         "postgres", "--postgres", cluster_->Connection(database_),
-            "--drain-seconds", "20"};
+            "--drain-seconds", "40"};
   }
   void LaunchStandby() {
     standby_ = ServerProcess::Launch(Arguments());
