@@ -75,7 +75,7 @@ struct ModelSize {
 };
 
 constexpr ModelSize kSizes[] = {
-    {.kind = v1::Model::kClasses, .memory = 2788208, .snapshot = 36584},
+    {.kind = v1::Model::kClasses, .memory = 2788220, .snapshot = 36625},
     {.kind = v1::Model::kForecast, .memory = 1576946, .snapshot = 6182},
     {.kind = v1::Model::kLabels, .memory = 489948, .snapshot = 4745},
 };
