@@ -71,7 +71,9 @@ struct WatchOptions {
 // UNAVAILABLE when the server cannot be reached.
 //
 // UNAVAILABLE is retried, and RESOURCE_EXHAUSTED when the server says how long
-// to wait, with growing, jittered delays; nothing else is.
+// to wait, with growing, jittered delays; nothing else is. With the addresses of several servers,
+// every call that none of them answers is retried until its timeout: one of them may be taking the
+// store over.
 //
 // Thread-safe. The streams that it opens may outlive it.
 class Client {
