@@ -98,7 +98,7 @@ absl::Status PostgresStore::Own(const std::string& address, const std::atomic<bo
   steady_clock::time_point report_at{};
   while (!stop) {
     bool taken = false;
-    const absl::Status status =
+    absl::Status status =
         session_.TryOnce([&](PgConnection& connection, auto /*deadline*/) -> absl::Status {
           CALIBD_ASSIGN_OR_RETURN(taken, TryTake(connection));
           return absl::OkStatus();
