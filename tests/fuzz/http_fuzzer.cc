@@ -31,7 +31,8 @@ using testing::Require;
 constexpr std::uint64_t kMaxBodyBytes = 1 << 20;
 
 const HttpHandlers& Handlers() {
-  static const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
+  static const Health health(
+      "data", [] { return CommitQueue::Refusal::kNothing; }, [] { return absl::OkStatus(); });
   static HttpStatistics requests;
   static AuditLog audit;
   static AccessControl access(audit);

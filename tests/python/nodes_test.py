@@ -51,9 +51,9 @@ def test_a_standby_vouches_for_the_caller_over_tls(tmp_path):
     binary = os.environ["CALIBD_BINARY"]
     authority = Authority(tmp_path, "authority")
     certificate, key = authority.issue("server", names=["DNS:localhost", "IP:127.0.0.1"])
-    own = calibd.Tls(authority.certificate, *authority.issue("own", names=["URI:spiffe://calibd.test/own"]))
-    other = calibd.Tls(authority.certificate,
-                       *authority.issue("other", names=["URI:spiffe://calibd.test/other"]))
+    own, other = (calibd.Tls(authority.certificate,
+                             *authority.issue(name, names=[f"URI:spiffe://calibd.test/{name}"]))
+                  for name in ("own", "other"))
     access = tmp_path / "access.toml"
     access.write_text('[[principal]]\nname = "own"\ncertificates = ["spiffe://calibd.test/own"]\n'
                       'grants = ["operator models/*"]\n'
