@@ -90,6 +90,11 @@ absl::Status StartingError() {
                         std::chrono::milliseconds(500));
 }
 
+absl::Status NotOwnerError(std::string_view message, const ErrorMetadata& metadata) {
+  return WithRetryDelay(MakeError(absl::StatusCode::kUnavailable, "NOT_OWNER", message, metadata),
+                        std::chrono::milliseconds(250));
+}
+
 absl::Status DrainingError() {
   return WithRetryDelay(
       MakeError(absl::StatusCode::kUnavailable, "DRAINING", "the server is shutting down"),

@@ -56,6 +56,11 @@ void Violate(std::vector<Violation>& violations, std::string_view field,
 // The error of calls until the models are recovered: UNAVAILABLE with a retry delay.
 [[nodiscard]] absl::Status StartingError();
 
+// The error of calls that another process must answer, which owns the store: UNAVAILABLE with a
+// retry delay. metadata: the owner and its epoch, if they are known.
+[[nodiscard]] absl::Status NotOwnerError(std::string_view message,
+                                         const ErrorMetadata& metadata = {});
+
 // The error of calls while the server drains: UNAVAILABLE, so that clients retry elsewhere.
 [[nodiscard]] absl::Status DrainingError();
 

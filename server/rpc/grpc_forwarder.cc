@@ -178,13 +178,10 @@ class ForwardedCall final : public grpc::ClientBidiReactor<Message, Message> {
       return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                           status.error_message());
     }
-    return WithRetryDelay(
-        MakeError(
-            absl::StatusCode::kUnavailable, "NOT_OWNER",
-            absl::StrCat("the calibd at ", owner_.address,
-                         " has the store, and does not answer this one: ", status.error_message()),
-            {{"owner", owner_.address}, {"epoch", absl::StrCat(owner_.epoch)}}),
-        kForwardRetryDelay);
+    return NotOwnerError(
+        absl::StrCat("the calibd at ", owner_.address,
+                     " has the store, and does not answer this one: ", status.error_message()),
+        {{"owner", owner_.address}, {"epoch", absl::StrCat(owner_.epoch)}});
   }
 
   std::shared_ptr<grpc::Channel> channel_;

@@ -1,6 +1,5 @@
 #include "server/rpc/serve.h"
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,26 +24,19 @@ std::optional<std::string> MetadataOf(const grpc::CallbackServerContext& context
   return value;
 }
 
-absl::Status ForwardedElsewhereError() {
-  return WithRetryDelay(
-      MakeError(absl::StatusCode::kUnavailable, "NOT_OWNER",
-                "the call was forwarded for a calibd that has ended; send it again"),
-      std::chrono::milliseconds(250));
-}
-
 }  // namespace
 
-// The context of a call that another server has forwarded to this owner.
 void CallServer::FillForwarded(const grpc::CallbackServerContext& context, const std::string& owner,
                                CallContext& call) const {
   const ApiParts& parts = api.parts();
   call.forwarded = true;
-  call.address = MetadataOf(context, kForwardedAddress).value_or("");
   if (!parts.forwarder->IsThis(owner)) {
-    call.identity = parts.access.Refuse({.address = context.peer(), .method = call.method},
-                                        ForwardedElsewhereError());
+    call.identity = parts.access.Refuse(
+        {.address = call.address, .method = call.method},
+        NotOwnerError("the call was forwarded for a calibd that has ended; send it again"));
     return;
   }
+  call.address = MetadataOf(context, kForwardedAddress).value_or("");
   call.identity = parts.access.Forwarded(MetadataOf(context, kForwardedPrincipal));
   call.owner = OwnerOf(call.identity, CallerAddress(call.address));
 }
@@ -54,13 +46,13 @@ CallContext CallServer::ContextOf(const char* method,
   CallContext call;
   call.method = method;
   call.caller = context.peer();
+  call.address = ParsePeerName(call.caller).value_or(call.caller);
   if (api.parts().forwarder != nullptr) {
     if (const auto owner = MetadataOf(context, kForwardedTo)) {
       FillForwarded(context, *owner, call);
       return call;
     }
   }
-  call.address = ParsePeerName(call.caller).value_or(call.caller);
   Credentials credentials{.address = call.address, .method = method};
   const auto [begin, end] = context.client_metadata().equal_range("authorization");
   if (begin != end) credentials.authorization = {begin->second.data(), begin->second.size()};

@@ -33,6 +33,8 @@ struct CallServer {
   [[nodiscard]] CallContext ContextOf(const char* method,
                                       const grpc::CallbackServerContext& context) const;
 
+  // Fills in who calls a standby that has forwarded the call. owner: the id that the call names;
+  // any other than that of this process is refused and recorded as an unknown caller.
   void FillForwarded(const grpc::CallbackServerContext& context, const std::string& owner,
                      CallContext& call) const;
 

@@ -36,11 +36,9 @@ absl::Status PgFenced() {
 }
 
 absl::Status PgNotOwner(const std::string& address, std::int64_t epoch) {
-  return WithRetryDelay(
-      MakeError(absl::StatusCode::kUnavailable, "NOT_OWNER",
-                absl::StrCat("this calibd stands by: the one at ", address, " has the store"),
-                {{"owner", address}, {"epoch", absl::StrCat(epoch)}}),
-      kRetryDelay);
+  return NotOwnerError(
+      absl::StrCat("this calibd stands by: the one at ", address, " has the store"),
+      {{"owner", address}, {"epoch", absl::StrCat(epoch)}});
 }
 
 absl::Status PgTakingOver() {

@@ -15,10 +15,12 @@ namespace calibd::server {
 [[nodiscard]] absl::Status PgDamage(std::string_view what);
 // Aborted: another owner has the store.
 [[nodiscard]] absl::Status PgFenced();
-// What calls end with while this process may not answer, with a retry delay: another one is the
-// owner; there is none, or this one recovers the models; this one may no longer be the owner.
+// While this process may not answer, calls end with one of these errors, which have a retry delay.
+// Another process, at this address, is the owner.
 [[nodiscard]] absl::Status PgNotOwner(const std::string& address, std::int64_t epoch);
+// Nobody is the owner, or this process is and recovers the models.
 [[nodiscard]] absl::Status PgTakingOver();
+// This process may no longer be the owner.
 [[nodiscard]] absl::Status PgLeaseLost();
 // FailedPrecondition: the store has another format.
 [[nodiscard]] absl::Status PgUnknownFormat();
