@@ -187,8 +187,10 @@ absl::Status PostgresStore::ReadTaken(PgConnection& connection, const PgRow& cel
 }
 
 std::optional<Store::Owner> PostgresStore::other_owner() const {
+  // Each call of an owner asks.
+  if (phase_ != Phase::kStandby) return std::nullopt;
   const std::lock_guard lock(other_mutex_);
-  return phase_ == Phase::kStandby ? other_ : std::nullopt;
+  return other_;
 }
 
 absl::Status PostgresStore::CheckOwned() const {

@@ -28,8 +28,8 @@ namespace calibd::server {
 // A store in a PostgreSQL database, which `calibd migrate` has made; FORMAT.md describes it. One
 // owner at a time may write it: Own takes it when the former owner has left it or has expired, and
 // transactions of the former owner are fenced from then on. While the database is away, all writes
-// wait. Errors: those of Store, and
-// FailedPrecondition if the database can never accept the statements.
+// wait. Errors: those of Store, and FailedPrecondition if the database can never accept the
+// statements.
 class PostgresStore final : public Store {
  public:
   struct Settings {
@@ -156,7 +156,7 @@ class PostgresStore final : public Store {
   // Does a step of the copying. Returns whether there is more to do.
   [[nodiscard]] absl::StatusOr<bool> CopyOld();
   void CountBytes();
-  // Runs `read` on the connection for readers, and opens that connection if there is none.
+  // Runs `read` on the connection for readers, which it opens if necessary.
   [[nodiscard]] absl::Status ReadAside(
       const std::function<absl::Status(PgConnection&)>& read) const;
 
