@@ -29,8 +29,9 @@ bool Health::StartServing() {
 }
 
 void Health::ReportDamage(const absl::Status& damage) {
-  damaged_ = true;
+  // Unready() refers to the log.
   damage_log_.Log(absl::StrReplaceAll(damage.message(), {{data_dir_ + "/", ""}}));
+  damaged_ = true;
 }
 
 std::string Health::Unready() const {

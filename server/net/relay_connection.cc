@@ -261,11 +261,13 @@ std::string_view RelayConnection::Decrypt(std::string_view received) {
   if (tls_ == nullptr) return received;
   worker_.plain_.resize(RelayWorker::kBufferBytes + TlsSession::kMaxKeptBytes);
   const std::size_t count = tls_->Receive(received, worker_.plain_, worker_.sealed_);
+  const bool failed = tls_->state() == TlsSession::State::kFailed;
+  // A client that learns of the failure finds it in the metrics.
+  if (failed) relay_.tls->CountFailure(tls_->failure(), tls_->explanation(), address_);
   // Before anything else is sent, because it belongs to the handshake or to earlier records.
   SendSealed();
   if (state_ == State::kClosed) return {};
-  if (tls_->state() == TlsSession::State::kFailed) {
-    relay_.tls->CountFailure(tls_->failure(), tls_->explanation(), address_);
+  if (failed) {
     BeginClosing();
     return {};
   }

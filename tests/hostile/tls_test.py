@@ -95,6 +95,10 @@ class TlsCase(unittest.TestCase):
         _, text = self.get("/metrics", Files.client)
         return int(re.search(rf'calibd_tls_failures_total{{reason="{reason}"}} (\d+)', text)[1])
 
+    def assert_counted(self, reason, before):
+        """More connections than `before` are refused for this reason, once the server has counted them."""
+        self.assertTrue(wait_for(lambda: self.failures(reason) > before, CALL_SECONDS))
+
     def assert_serves(self):
         self.assertEqual(self.call(Files.client), grpc.StatusCode.OK)
 
@@ -128,11 +132,11 @@ class MutualTest(TlsCase):
             with self.subTest(name):
                 before = self.failures(reason)
                 self.assertEqual(self.call(pair), grpc.StatusCode.UNAVAILABLE)
-                self.assertGreater(self.failures(reason), before)
+                self.assert_counted(reason, before)
                 before = self.failures(reason)
                 with self.assertRaises(OSError):
                     self.get("/healthz", pair)
-                self.assertGreater(self.failures(reason), before)
+                self.assert_counted(reason, before)
         self.assertIn("a TLS connection was closed: certificate_refused, ", self.server.log())
         self.assert_serves()
 
