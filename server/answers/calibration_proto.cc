@@ -7,6 +7,7 @@
 #include "calibd/convert/reading.h"
 #include "server/answers/error_proto.h"
 #include "server/answers/label_arrivals_proto.h"
+#include "server/answers/reference_proto.h"
 #include "server/answers/verdict.h"
 #include "server/answers/watch_proto.h"
 #include "server/base/proto_time.h"
@@ -25,6 +26,9 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   DescribeRowsUntilDecided(snapshot.monitor->error, *response.mutable_error());
   DescribeChange(snapshot.monitor->error, *response.mutable_error());
   DescribeWatch(declaration, snapshot, *response.mutable_watch());
+  if (snapshot.monitor->reference.has_value()) {
+    DescribeReference(declaration, *snapshot.monitor, *response.mutable_reference_change());
+  }
   const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
   // The newest first.
   for (std::size_t i = alarms.size(); i-- > 0;) {

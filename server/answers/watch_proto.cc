@@ -20,6 +20,7 @@
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/e_bh.h"
 #include "server/answers/error_proto.h"
+#include "server/answers/reference_proto.h"
 #include "server/answers/verdict.h"
 #include "server/base/proto_time.h"
 #include "server/kinds/kind_table.h"
@@ -214,6 +215,7 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, const Ve
   }
   proto.set_status(verdict.status);
   proto.set_stale(verdict.stale);
+  proto.set_reference_status(ReferenceStatus(monitor));
   if (verdict.alarm != nullptr) {
     *proto.mutable_since() = ToTimestamp(verdict.alarm->raise_time);
     proto.set_since_observation(verdict.alarm->observation);
@@ -361,6 +363,7 @@ void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::
     proto.set_is_overflow_group(alarm.group->overflow);
   }
   if (alarm.label.has_value()) proto.set_label(declaration.value_names()[*alarm.label]);
+  if (alarm.finding.has_value()) DescribeFinding(*alarm.finding, *proto.mutable_finding());
   if (!alarm.crossing.has_value()) return;
   v1::Alarm::LimitCrossing& crossing = *proto.mutable_crossing();
   crossing.set_is_recent(alarm.crossing->recent);

@@ -34,6 +34,9 @@ absl::StatusOr<FoundAlarm> FindAlarm(const Model& model, std::int64_t alarm_id) 
 
 // The first observation that counts for what the alarm is about.
 std::int64_t FirstCounted(const MonitorSnapshot& monitor, const Alarm& alarm) {
+  if (alarm.kind == Alarm::Kind::kChanged) {
+    return monitor.reference.has_value() ? monitor.reference->first_observation : 1;
+  }
   if (alarm.kind != Alarm::Kind::kOverLimit) {
     return monitor.watch.has_value() ? monitor.watch->first_observation : 1;
   }

@@ -23,6 +23,7 @@ Monitoring MonitoringOf(const v1::Monitoring& declared, std::chrono::microsecond
   take(declared.tolerance(), monitoring.tolerance);
   take(declared.error_limit(), monitoring.error_limit);
   take(declared.min_observations(), monitoring.min_observations);
+  take(declared.reference_rows(), monitoring.reference_rows);
   monitoring.stale_after = declared.has_stale_after()
                                ? MicrosecondsOf(declared.stale_after())
                                : std::max(monitoring.stale_after, 2 * label_grace);
@@ -58,6 +59,7 @@ v1::Monitoring ToProto(const Monitoring& monitoring) {
   proto.mutable_stale_after()->set_nanos(static_cast<std::int32_t>(
       std::chrono::nanoseconds(monitoring.stale_after - seconds).count()));
   proto.set_min_observations(monitoring.min_observations);
+  proto.set_reference_rows(monitoring.reference_rows);
   if (!monitoring.group_tag.empty()) {
     proto.set_group_tag(monitoring.group_tag);
     proto.set_max_groups(static_cast<std::int32_t>(monitoring.max_groups));

@@ -25,6 +25,8 @@ struct Monitoring {
   std::string group_tag;
   std::size_t max_groups = 0;
   std::int64_t min_group_observations = 0;
+  // 0 without a reference.
+  std::int64_t reference_rows = 0;
 
   friend bool operator==(const Monitoring&, const Monitoring&) = default;
 };

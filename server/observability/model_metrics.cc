@@ -30,10 +30,11 @@ using enum prometheus::MetricType;
 // with an empty predicted_class for all classes together.
 constexpr std::size_t kMostClassSeries = 32;
 // The kinds of alarms, in the order of MonitorSnapshot::raised.
-constexpr std::array<std::pair<Alarm::Kind, const char*>, 3> kAlarmKinds{
+constexpr std::array<std::pair<Alarm::Kind, const char*>, 4> kAlarmKinds{
     {{Alarm::Kind::kEvidence, "evidence"},
      {Alarm::Kind::kDrift, "drift"},
-     {Alarm::Kind::kOverLimit, "over_limit"}}};
+     {Alarm::Kind::kOverLimit, "over_limit"},
+     {Alarm::Kind::kChanged, "changed"}}};
 
 double Seconds(std::chrono::duration<double> duration) { return duration.count(); }
 
@@ -83,8 +84,8 @@ constexpr FamilyRow<AlarmSource> kAlarmRows[] = {
                    {"status", convert::StatusName(verdict.status)}});
      }},
     {"calibd_alarm_active", Gauge,
-     "1 while an alarm of this kind (evidence, drift, over_limit) is raised and not acknowledged, "
-     "else 0.",
+     "1 while an alarm of this kind (evidence, drift, over_limit, changed) is raised and not "
+     "acknowledged, else 0.",
      [](auto& source, auto& out) {
        for (const auto& [kind, name] : kAlarmKinds) {
          out.Add(source.monitor.FindActive(kind) != nullptr ? 1 : 0, {{"kind", name}});

@@ -97,9 +97,9 @@ void StrandState::ApplyAppended() {
   if (raised_alarms() != raised) retention_.HastenSnapshot();
 }
 
-std::array<std::int64_t, 3> StrandState::raised_alarms() const noexcept {
+Alarm::Counts StrandState::raised_alarms() const noexcept {
   const AnyMonitor* const monitor = kind_->monitor();
-  return monitor != nullptr ? monitor->raised() : std::array<std::int64_t, 3>{};
+  return monitor != nullptr ? monitor->raised() : Alarm::Counts{};
 }
 
 std::size_t StrandState::RowsTogether(std::span<const AppendedRow> rows) const {

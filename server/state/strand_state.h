@@ -102,7 +102,7 @@ class StrandState {
   // 1. The first row must not end a minute of the history.
   [[nodiscard]] std::size_t RowsTogether(std::span<const AppendedRow> rows) const;
   // The numbers of alarms raised so far, by kind; 0 for a model that is not monitored.
-  [[nodiscard]] std::array<std::int64_t, 3> raised_alarms() const noexcept;
+  [[nodiscard]] Alarm::Counts raised_alarms() const noexcept;
   // Counts the observations of RowsTogether.
   void CountTogether(std::span<const AppendedRow> rows);
 

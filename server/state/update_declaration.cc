@@ -115,8 +115,14 @@ v1::ModelUpdate DescribeUpdate(const ModelDeclaration& before, const ModelDeclar
     const bool has_groups = !after.monitoring.group_tag.empty();
     if (has_groups) update.add_restarts(v1::ModelUpdate::GROUPS);
   }
-  if (before.monitoring.significance_level != after.monitoring.significance_level) {
-    update.add_restarts(v1::ModelUpdate::ERROR);
+  const bool has_new_level =
+      before.monitoring.significance_level != after.monitoring.significance_level;
+  if (has_new_level) update.add_restarts(v1::ModelUpdate::ERROR);
+  if (after.monitoring.reference_rows == 0) return update;
+  if (before.monitoring.reference_rows != after.monitoring.reference_rows) {
+    update.add_restarts(v1::ModelUpdate::REFERENCE);
+  } else if (has_new_level) {
+    update.add_restarts(v1::ModelUpdate::REFERENCE_BETS);
   }
   return update;
 }

@@ -1,6 +1,7 @@
 #include "server/watch/alarm_log.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -31,6 +32,16 @@ void CrossingFields(StateFields& fields, LimitCrossing& crossing) {
   if (fields.restoring() && crossing.series > 1) crossing.series = 0;
 }
 
+void FindingFields(StateFields& fields, ReferenceFinding& finding) {
+  using Stored = store::v1::ReferenceFinding;
+  fields(Stored::kMoreErrorsFieldNumber, finding.more_errors);
+  fields(Stored::kDirectionShareFieldNumber, finding.direction_share);
+  fields(Stored::kSinceObservationFieldNumber, finding.since_observation);
+  fields(Stored::kObservationsFieldNumber, finding.observations);
+  fields(Stored::kWrongFieldNumber, finding.wrong);
+  fields(Stored::kExpectedWrongFieldNumber, finding.expected_wrong);
+}
+
 void AlarmFields(StateFields& fields, Alarm& alarm) {
   using Stored = store::v1::Alarm;
   fields(Stored::kIdFieldNumber, alarm.id);
@@ -53,6 +64,7 @@ void AlarmFields(StateFields& fields, Alarm& alarm) {
   fields(Stored::kLabelFieldNumber, alarm.label);
   fields(Stored::kCrossingFieldNumber, alarm.crossing, CrossingFields);
   if (alarm.crossing.has_value()) alarm.crossing->observation = alarm.observation;
+  fields(Stored::kFindingFieldNumber, alarm.finding, FindingFields);
   std::optional<std::string> group;
   if (alarm.group.has_value()) group = alarm.group->value;
   fields(Stored::kGroupValueFieldNumber, group);
@@ -61,16 +73,18 @@ void AlarmFields(StateFields& fields, Alarm& alarm) {
     fields(Stored::kOverflowGroupFieldNumber, alarm.group->overflow);
   }
 
-  constexpr auto kOverLimit = static_cast<std::int32_t>(Alarm::Kind::kOverLimit);
+  const auto has_kind = [kind](Alarm::Kind one) { return kind == static_cast<std::int32_t>(one); };
   const bool fits = alarm.id >= 1 && kind >= static_cast<std::int32_t>(Alarm::Kind::kEvidence) &&
-                    kind <= kOverLimit && alarm.crossing.has_value() == (kind == kOverLimit);
+                    kind <= static_cast<std::int32_t>(Alarm::Kind::kChanged) &&
+                    alarm.crossing.has_value() == has_kind(Alarm::Kind::kOverLimit) &&
+                    alarm.finding.has_value() == has_kind(Alarm::Kind::kChanged);
   fields.Require(fits, [&] { return absl::StrCat("has an alarm ", alarm.id, " that cannot be"); });
   if (fits) alarm.kind = static_cast<Alarm::Kind>(kind);
 }
 
 struct StoredAlarms {
   std::vector<Alarm> alarms;
-  std::array<std::int64_t, 3> raised{};
+  Alarm::Counts raised{};
 };
 
 void AlarmsFields(StateFields& fields, StoredAlarms& state) {
@@ -79,6 +93,7 @@ void AlarmsFields(StateFields& fields, StoredAlarms& state) {
   fields(Stored::kEvidenceAlarmsFieldNumber, state.raised[0]);
   fields(Stored::kDriftAlarmsFieldNumber, state.raised[1]);
   fields(Stored::kOverLimitAlarmsFieldNumber, state.raised[2]);
+  fields(Stored::kChangedAlarmsFieldNumber, state.raised[3]);
   const auto unordered =
       std::ranges::adjacent_find(state.alarms, std::greater_equal<>(), &Alarm::id);
   fields.Require(unordered == state.alarms.end(), [&] {
@@ -116,6 +131,17 @@ Alarm OverLimitAlarm(const LimitCrossing& crossing, const GroupId* group, Alarm:
   if (crossing.interval.has_value()) alarm.gap = crossing.interval->gap;
   alarm.crossing = crossing;
   if (group != nullptr) alarm.group = *group;
+  return alarm;
+}
+
+Alarm ChangedAlarm(const ReferenceSnapshot& reference, double threshold, Alarm::Time time) {
+  Alarm alarm;
+  alarm.kind = Alarm::Kind::kChanged;
+  alarm.raise_time = time;
+  alarm.observation = reference.changed_at;
+  alarm.log10_value = std::log10(reference.reading.e_value);
+  alarm.threshold = threshold;
+  alarm.finding = reference.Finding();
   return alarm;
 }
 

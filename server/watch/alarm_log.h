@@ -14,6 +14,7 @@
 #include "calibd/core/experts.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/watch/limit.h"
+#include "server/watch/reference_watch.h"
 
 namespace calibd::server {
 
@@ -30,7 +31,9 @@ struct GroupId {
 struct Alarm {
   using Time = std::chrono::system_clock::time_point;
   // The numbers are those of v1.Alarm and of the store.
-  enum class Kind { kEvidence = 1, kDrift = 2, kOverLimit = 3 };
+  enum class Kind { kEvidence = 1, kDrift = 2, kOverLimit = 3, kChanged = 4 };
+  // Numbers of alarms by kind, in the order of the kinds.
+  using Counts = std::array<std::int64_t, 4>;
 
   std::int64_t id = 0;
   Kind kind = Kind::kEvidence;
@@ -49,6 +52,8 @@ struct Alarm {
   std::array<double, kFamilyCount> family_share{};
   // Set for kOverLimit, which sets neither log10_value nor threshold.
   std::optional<LimitCrossing> crossing;
+  // Set for kChanged.
+  std::optional<ReferenceFinding> finding;
   // Set for an alarm of a group.
   std::optional<GroupId> group;
   // The position of the label that the alarm names, of a model of several labels.
@@ -66,6 +71,10 @@ struct Alarm {
 [[nodiscard]] Alarm OverLimitAlarm(const LimitCrossing& crossing, const GroupId* group,
                                    Alarm::Time time);
 
+// Returns the alarm of an error that has changed, without an id. threshold: log10 of the e-value.
+[[nodiscard]] Alarm ChangedAlarm(const ReferenceSnapshot& reference, double threshold,
+                                 Alarm::Time time);
+
 // The alarms of a model and of its groups. Not thread-safe.
 class AlarmLog {
  public:
@@ -76,8 +85,8 @@ class AlarmLog {
   [[nodiscard]] const std::shared_ptr<const std::vector<Alarm>>& alarms() const noexcept {
     return alarms_;
   }
-  // Number of alarms raised so far, by kind: evidence, drift, over the limit.
-  [[nodiscard]] const std::array<std::int64_t, 3>& raised() const noexcept { return raised_; }
+  // Number of alarms raised so far.
+  [[nodiscard]] const Alarm::Counts& raised() const noexcept { return raised_; }
 
   // Sets the id and adds the alarm. May throw bad_alloc.
   void Raise(Alarm alarm);
@@ -92,7 +101,7 @@ class AlarmLog {
 
  private:
   std::shared_ptr<const std::vector<Alarm>> alarms_ = std::make_shared<std::vector<Alarm>>();
-  std::array<std::int64_t, 3> raised_{};
+  Alarm::Counts raised_{};
 };
 
 }  // namespace calibd::server

@@ -26,6 +26,7 @@
 #include "server/watch/alarm_log.h"
 #include "server/watch/limit_watch.h"
 #include "server/watch/monitor_snapshot.h"
+#include "server/watch/reference_watch.h"
 #include "server/watch/rows_by_group.h"
 #include "server/watch/state_fields.h"
 
@@ -99,8 +100,8 @@ class AnyMonitor {
 
   // Evidence of the whole model; unset before it has begun.
   [[nodiscard]] virtual std::optional<EvidenceReading> Read() const = 0;
-  // Number of alarms raised so far, by kind: evidence, drift, over the limit.
-  [[nodiscard]] virtual const std::array<std::int64_t, 3>& raised() const noexcept = 0;
+  // Number of alarms raised so far.
+  [[nodiscard]] virtual const Alarm::Counts& raised() const noexcept = 0;
   [[nodiscard]] virtual MonitorSnapshot Snapshot() = 0;
   virtual void Save(store::v1::MonitorState& out) const = 0;
 };
@@ -127,6 +128,8 @@ class AnyMonitor {
 // - If each prediction is about several labels, which have limits of their own: label_count(),
 //   NewLabelMeasure(monitoring), and LabelRowOf(batch, i, label), unset if its truth is missing.
 // A kind without Gathered has no groups.
+// - If their error can be compared with a reference: OutcomeOf(batch, row), the stated probability
+//   of an event and whether it was missed, and reference_seed(), which is fixed before the rows.
 // - Screen(batch): sees all received rows; screened(). Optionally dependence_found_at(): the
 //   observation of the watch at which serial dependence was found, 0 before. A kind of several
 //   labels says with dependent_label() whose outcomes alone show it.
@@ -142,6 +145,7 @@ class Monitor final : public AnyMonitor {
   using Stop = typename Kind::Stop;
   using ErrorWatch = LimitWatch<typename Kind::Measure>;
   static constexpr bool kHasLabels = requires(const Kind& kind) { kind.label_count(); };
+  static constexpr bool kHasReference = requires(const Kind& kind) { kind.reference_seed(); };
 
   struct Group {
     GroupId id;
@@ -220,6 +224,7 @@ class Monitor final : public AnyMonitor {
   Monitor(Monitoring monitoring, Kind kind)
       : monitoring_(std::move(monitoring)), kind_(std::move(kind)), error_(NewError(1)) {
     BeginLabels(1);
+    BeginReference(1);
   }
 
   [[nodiscard]] Kind& kind() noexcept { return kind_; }
@@ -271,9 +276,7 @@ class Monitor final : public AnyMonitor {
   [[nodiscard]] std::optional<EvidenceReading> Read() const override {
     return watch_ != nullptr ? std::optional(watch_->Read()) : std::nullopt;
   }
-  [[nodiscard]] const std::array<std::int64_t, 3>& raised() const noexcept override {
-    return alarms_.raised();
-  }
+  [[nodiscard]] const Alarm::Counts& raised() const noexcept override { return alarms_.raised(); }
   [[nodiscard]] MonitorSnapshot Snapshot() override;
   void Save(store::v1::MonitorState& out) const override;
   // Call it before the first observation. The kind must be restored. Errors: InvalidArgument; this
@@ -308,14 +311,32 @@ class Monitor final : public AnyMonitor {
                            NewLabelError(first_observation));
     }
   }
+  // Begins a new reference, or none if the model declares none.
+  void BeginReference(std::int64_t first_observation) {
+    if constexpr (kHasReference) {
+      reference_ = nullptr;
+      if (monitoring_.reference_rows == 0) return;
+      reference_ = std::make_unique<ReferenceWatch>(
+          ReferenceChange::Settings{.reference_rows = monitoring_.reference_rows,
+                                    .significance_level = monitoring_.significance_level,
+                                    .seed = kind_.reference_seed(),
+                                    .first_observation = first_observation});
+    }
+  }
   [[nodiscard]] std::size_t LabelCount() const noexcept {
     if constexpr (kHasLabels) return kind_.label_count();
     return 0;
   }
-  // Adds a row to the error of the model and to those of its labels. observation: its number within
-  // the model.
+  // Adds a row to the error of the model and to those of its labels, and compares it with the
+  // reference. observation: its number within the model.
   void AddError(const Batch& batch, std::size_t row, std::int64_t observation) {
     error_.Add(kind_.RowOf(batch, row), observation);
+    if constexpr (kHasReference) {
+      if (reference_ != nullptr) {
+        const auto [stated, missed] = kind_.OutcomeOf(batch, row);
+        reference_->Add(stated, missed);
+      }
+    }
     if constexpr (kHasLabels) {
       for (std::size_t k = 0; k < label_errors_.size(); ++k) {
         const auto one = kind_.LabelRowOf(batch, row, k);
@@ -323,9 +344,11 @@ class Monitor final : public AnyMonitor {
       }
     }
   }
-  // Calls raise(alarm) for the model and for each label whose error crossed its limit.
+  // Calls raise(alarm) for the model and for each label whose error crossed its limit, and if the
+  // error has changed.
   template <typename Raise>
   void TakeModelAlarms(Alarm::Time time, const Raise& raise) {
+    if (std::optional<Alarm> alarm = TakeChanged(time)) raise(*std::move(alarm));
     if (std::optional<Alarm> alarm = TakeOverLimit(error_, nullptr, time)) raise(*std::move(alarm));
     for (std::size_t k = 0; k < label_errors_.size(); ++k) {
       std::optional<Alarm> alarm = TakeOverLimit(label_errors_[k], nullptr, time);
@@ -359,6 +382,16 @@ class Monitor final : public AnyMonitor {
                       std::size_t row, std::vector<RowAlarm>& pending) const;
   // Raises the alarms of the model and its groups whose error crossed its limit.
   void RaiseOverLimit(Alarm::Time time);
+  // Returns the alarm if the error is shown to have changed. After an update, the alarm of a former
+  // reference may be active; it stays the only one.
+  [[nodiscard]] std::optional<Alarm> TakeChanged(Alarm::Time time) {
+    if (reference_ == nullptr) return std::nullopt;
+    reference_->SetTime(time);
+    if (!reference_->TakeChange()) return std::nullopt;
+    if (FindActiveIn(*alarms_.alarms(), Alarm::Kind::kChanged) != nullptr) return std::nullopt;
+    return ChangedAlarm(reference_->Snapshot(), EvidenceThreshold(monitoring_.significance_level),
+                        time);
+  }
   // Returns the alarm if the error crossed its limit. group: null for the model.
   [[nodiscard]] static std::optional<Alarm> TakeOverLimit(ErrorWatch& error, const GroupId* group,
                                                           Alarm::Time time) {
@@ -379,6 +412,8 @@ class Monitor final : public AnyMonitor {
   ErrorWatch error_;
   // The errors of the labels; empty for fewer than two labels.
   std::vector<ErrorWatch> label_errors_;
+  // Null without a reference.
+  std::unique_ptr<ReferenceWatch> reference_;
   std::vector<Group> groups_;
   // Group value of each warm-up observation so far; empty without a group tag.
   std::vector<std::string> warmup_groups_;
@@ -627,6 +662,7 @@ void Monitor<Kind>::Acknowledge(std::int64_t alarm_id, const std::string& note, 
                                 std::int64_t observations) {
   const std::optional<Alarm> alarm = alarms_.Acknowledge(alarm_id, note, time);
   if (!alarm.has_value()) return;
+  if (alarm->kind == Alarm::Kind::kChanged) return BeginReference(observations + 1);
   if (alarm->kind != Alarm::Kind::kOverLimit) {
     return Restart(
         alarm->kind == Alarm::Kind::kEvidence ? MonitorRestart::kEvidence : MonitorRestart::kDrift,
@@ -650,6 +686,11 @@ void Monitor<Kind>::Update(const Monitoring& monitoring, Alarm::Time time,
   const Monitoring former = std::exchange(monitoring_, monitoring);
   kind_.Updated(monitoring_);
   Restart(RestartOf(former, monitoring_), observations);
+  if (former.reference_rows != monitoring_.reference_rows) {
+    BeginReference(observations + 1);
+  } else if (reference_ != nullptr && former.significance_level != monitoring_.significance_level) {
+    reference_->RestartBets(monitoring_.significance_level);
+  }
   if (former.significance_level != monitoring_.significance_level) {
     error_.Restart(NewError(observations + 1));
     if constexpr (kHasLabels) {
@@ -712,6 +753,7 @@ MonitorSnapshot Monitor<Kind>::Snapshot() {
   snapshot.error = error_.Snapshot();
   for (const ErrorWatch& error : label_errors_) snapshot.labels.push_back(error.Snapshot());
   if (LabelCount() == 1) snapshot.labels.push_back(snapshot.error);
+  if (reference_ != nullptr) snapshot.reference = reference_->Snapshot();
   snapshot.alarms = alarms_.alarms();
   snapshot.last_counted_time = last_counted_time_;
   snapshot.screen = kind_.screened();
@@ -752,6 +794,7 @@ void Monitor<Kind>::Save(store::v1::MonitorState& out) const {
   }
   error_.Save(*out.mutable_error());
   for (const ErrorWatch& error : label_errors_) error.Save(*out.add_label_errors());
+  if (reference_ != nullptr) reference_->Save(*out.mutable_reference());
   SaveFields(last_counted_time_, out, LastCountedFields);
   SaveFields(former_dependence_, out, FormerDependenceFields);
 }
@@ -798,6 +841,11 @@ absl::Status Monitor<Kind>::Restore(const store::v1::MonitorState& stored) {
   for (std::size_t k = 0; k < label_errors_.size(); ++k) {
     CALIBD_RETURN_IF_ERROR(label_errors_[k].Restore(stored.label_errors(static_cast<int>(k))));
   }
+  BeginReference(1);
+  if (stored.has_reference() != (reference_ != nullptr)) {
+    return absl::InvalidArgumentError("has a reference that cannot be, or none");
+  }
+  if (reference_ != nullptr) CALIBD_RETURN_IF_ERROR(reference_->Restore(stored.reference()));
   CALIBD_RETURN_IF_ERROR(RestoreFields(stored, former_dependence_, FormerDependenceFields));
   if (former_dependence_.label.has_value() && *former_dependence_.label >= LabelCount()) {
     return absl::InvalidArgumentError("has a dependent label that cannot be");

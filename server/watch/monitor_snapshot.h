@@ -13,6 +13,7 @@
 #include "server/model/model_declaration.h"
 #include "server/watch/alarm_log.h"
 #include "server/watch/limit.h"
+#include "server/watch/reference_watch.h"
 #include "server/watch/row_screen.h"
 
 namespace calibd::server {
@@ -68,6 +69,8 @@ struct MonitorSnapshot {
   // The errors of the labels of a model of labels, of which a single one is that of the model;
   // empty for other models.
   std::vector<ErrorSnapshot> labels;
+  // Set for a model with a reference.
+  std::optional<ReferenceSnapshot> reference;
   // Ascending by id; never null.
   std::shared_ptr<const std::vector<Alarm>> alarms;
   // Time of the newest row of the log with a counted observation.
@@ -84,8 +87,8 @@ struct MonitorSnapshot {
   std::optional<std::size_t> dependent_label;
   // The groups in the order of their first observations.
   std::vector<std::shared_ptr<const GroupSnapshot>> groups;
-  // Number of alarms raised so far, by kind: evidence, drift, over the limit.
-  std::array<std::int64_t, 3> raised{};
+  // Number of alarms raised so far.
+  Alarm::Counts raised{};
 
   // Returns null if there is no such alarm.
   [[nodiscard]] const Alarm* FindAlarm(std::int64_t id) const noexcept;

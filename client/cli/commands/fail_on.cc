@@ -33,6 +33,11 @@ std::int64_t NeededForLimit(const v1::CalibrationError& error, const v1::Watch& 
   return std::max<std::int64_t>(0, watch.min_observations() - error.since_start().observations());
 }
 
+// Whether it cannot be said if the error changed: the reference is not complete, or there is none.
+bool LacksReference(const v1::Verdict& verdict) {
+  return verdict.reference_status() <= v1::ReferenceChange::COLLECTING;
+}
+
 // Rows of several labels may have no truth.
 bool HasNoTruth(const v1::ErrorMeasurement& rows) {
   return rows.observations() > 0 && !rows.has_labels() && !rows.has_top_label() &&
@@ -47,11 +52,13 @@ void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
           "--fail-on", gate,
           "exit with 3 if the verdict says so; a list of over-limit (the error exceeds the "
           "limit, acknowledged or not), miscalibration (calibration is rejected), drift, "
-          "undecided (the answer about the limit, or too little data) and stale (no labelled "
-          "row for stale_after, so that the rest says nothing of now). A model with too few "
+          "changed (the error is not what it was in the reference), undecided (the answer about "
+          "the limit, or too little data) and stale (no labelled row for stale_after, so that the "
+          "rest says nothing of now). A model with too few "
           "rows to answer any of the others fails too, and the text says how many it has")
       ->delimiter(',')
-      ->check(CLI::IsMember({"over-limit", "miscalibration", "drift", "undecided", "stale"}));
+      ->check(CLI::IsMember(
+          {"over-limit", "miscalibration", "drift", "changed", "undecided", "stale"}));
 }
 
 std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::CalibrationError& error,
@@ -78,14 +85,18 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::Calibr
   for (const std::string& what : gate) {
     const bool is_about_limit = what == "over-limit";
     const bool is_answered = is_drifted && what == "drift";
-    if (what != "stale") {
+    if (what == "changed") {
+      is_unanswered |= LacksReference(verdict);
+    } else if (what != "stale") {
       is_unanswered |= is_about_limit ? lacks_error : lacks_evidence && !is_answered;
     }
     const bool fails =
         is_about_limit ? verdict.limit_status() == v1::CalibrationError::OVER_LIMIT
         : what == "miscalibration"
             ? verdict.status() == v1::Verdict::MISCALIBRATED || is_active(v1::Alarm::EVIDENCE)
-        : what == "stale" ? verdict.stale()
+        : what == "stale"   ? verdict.stale()
+        : what == "changed" ? verdict.reference_status() == v1::ReferenceChange::CHANGED ||
+                                  is_active(v1::Alarm::CHANGED)
         : what == "drift" ? verdict.status() == v1::Verdict::DRIFTED || is_active(v1::Alarm::DRIFT)
                           : is_undecided || verdict.status() == v1::Verdict::INSUFFICIENT_DATA;
     if (fails) failures.push_back(what);
@@ -95,8 +106,8 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::Calibr
 }
 
 std::string DescribeInsufficientData(const std::string& model, const VerdictGate& gate,
-                                     const v1::CalibrationError& error, const v1::Watch& watch,
-                                     std::int64_t observations) {
+                                     const v1::Verdict& verdict, const v1::CalibrationError& error,
+                                     const v1::Watch& watch, std::int64_t observations) {
   std::string text = absl::StrCat(
       model, " has ",
       convert::CountText(observations, HasNoTruth(error.since_start()) ? "row" : "labelled row"));
@@ -105,12 +116,16 @@ std::string DescribeInsufficientData(const std::string& model, const VerdictGate
   }
   std::int64_t needed = 0;
   for (const std::string& what : gate) {
-    if (what == "stale") continue;
+    if (what == "stale" || what == "changed") continue;
     needed = std::max(
         needed, what == "over-limit" ? NeededForLimit(error, watch) : watch.observations_needed());
   }
   if (needed > 0) {
     absl::StrAppend(&text, ": the gate needs ", needed, " more");
+  } else if (std::ranges::find(gate, "changed") != gate.end() && LacksReference(verdict)) {
+    text += verdict.reference_status() == v1::ReferenceChange::COLLECTING
+                ? ", and its reference is not complete"
+                : ", and no reference: `calibctl model update --reference-rows` begins one";
   } else if (!watch.unavailable_reason().empty()) {
     absl::StrAppend(&text, ", and no evidence: ", convert::Plain(watch.unavailable_reason()));
   } else if (HasNoTruth(error.since_start())) {

@@ -26,18 +26,16 @@ inline constexpr char kInsufficientData[] = "insufficient-data";
 // What a verdict and its alarms fail on, among the names of the gate and in their order. If there
 // are too few rows to answer one of them, kInsufficientData comes last: a model without data has
 // shown nothing, so it does not pass. over-limit is answered by min_observations of `error` or of
-// the evidence, and the others by those of the evidence, which an acknowledgement of its alarm
-// begins anew.
+// the evidence, changed by a complete reference, and the others by min_observations of the
+// evidence, which an acknowledgement of its alarm begins anew.
 [[nodiscard]] std::vector<std::string> FailuresOf(
     const v1::Verdict& verdict, const v1::CalibrationError& error, const v1::Watch& watch,
     const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms, const VerdictGate& gate);
 // Why there is too little data, for a gate that failed on it, and how many more rows answer all its
 // questions: a sentence with a line break.
-[[nodiscard]] std::string DescribeInsufficientData(const std::string& model,
-                                                   const VerdictGate& gate,
-                                                   const v1::CalibrationError& error,
-                                                   const v1::Watch& watch,
-                                                   std::int64_t observations);
+[[nodiscard]] std::string DescribeInsufficientData(
+    const std::string& model, const VerdictGate& gate, const v1::Verdict& verdict,
+    const v1::CalibrationError& error, const v1::Watch& watch, std::int64_t observations);
 [[nodiscard]] Gate ToGate(const VerdictGate& gate, const std::vector<std::string>& failures);
 
 // --fail-on p-value of a command that computes one p-value.

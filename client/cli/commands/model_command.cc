@@ -189,6 +189,7 @@ constexpr std::pair<const char*, const char*> kUpdatable[] = {
     {"--inference-transform", "inference_output.transform"},
     {"--label-grace", "label_grace"},
     {"--max-pending", "max_pending"},
+    {"--reference-rows", "monitoring.reference_rows"},
     {"--row-sum-tolerance", "classes.row_sum_tolerance"},
     {"--significance-level", "monitoring.significance_level"},
     {"--stale-after", "monitoring.stale_after"},
@@ -352,6 +353,12 @@ std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options,
                      "OVER_LIMIT is raised above it",
                      "0.02, which is 2 %; for forecasts 0.05"))
           ->transform(ProbabilityRange(1e-4, 0.5)),
+      AddNumber(command, "--reference-rows", monitoring, &Monitoring::set_reference_rows,
+                help("the first so many rows, 1000 to 1000000, are a reference, and an alarm is "
+                     "raised when the error is no longer what it was in them; 3000 suits most "
+                     "models, and 0 is none; an update begins a new reference",
+                     "0"))
+          ->check(CLI::Range(0, 1000000)),
       command.add_option("--stale-after", options.stale_after,
                          help("the verdict becomes stale when no observation is counted for this "
                               "long, e.g. 12h",

@@ -62,8 +62,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options)
     Print(HasColors() ? PaintReading(text) : text);
     if (!failures.empty()) Print(absl::StrCat("failed on ", absl::StrJoin(failures, ", "), "\n"));
     if (!failures.empty() && failures.back() == kInsufficientData) {
-      Print(DescribeInsufficientData(ShortName(response.model()), options.fail_on, response.error(),
-                                     response.watch(), response.observations()));
+      Print(DescribeInsufficientData(ShortName(response.model()), options.fail_on,
+                                     response.verdict(), response.error(), response.watch(),
+                                     response.observations()));
     }
   }
   return failures.empty() ? ExitCode::kOk : ExitCode::kFailOn;

@@ -40,8 +40,8 @@ absl::StatusOr<ExitCode> ListVerdicts(const Context& context, const ListOptions&
                                               model.alarms(), options.fail_on)) {
       failures.push_back(absl::StrCat(what, " of ", name));
       if (what != kInsufficientData) continue;
-      reasons += DescribeInsufficientData(name, options.fail_on, model.error(), model.watch(),
-                                          model.observations());
+      reasons += DescribeInsufficientData(name, options.fail_on, model.verdict(), model.error(),
+                                          model.watch(), model.observations());
     }
   }
   if (context.json()) {

@@ -20,12 +20,19 @@ constexpr std::string_view kPlain = "\x1b[0m";
 
 // The statuses of verdicts and limits.
 constexpr std::pair<std::string_view, std::string_view> kStatuses[] = {
-    {"OVER_LIMIT", kRed},     {"MISCALIBRATED", kRed},  {"DRIFTED", kYellow},
-    {"STALE", kYellow},       {"UNDECIDED", kYellow},   {"INSUFFICIENT_DATA", kYellow},
-    {"WITHIN_LIMIT", kGreen}, {"NOT_REJECTED", kGreen}, {"WARNING", kYellow}};
+    {"OVER_LIMIT", kRed},
+    {"MISCALIBRATED", kRed},
+    {"DRIFTED", kYellow},
+    {"CHANGED", kYellow},
+    {"STALE", kYellow},
+    {"UNDECIDED", kYellow},
+    {"INSUFFICIENT_DATA", kYellow},
+    {"WITHIN_LIMIT", kGreen},
+    {"NOT_REJECTED", kGreen},
+    {"WARNING", kYellow}};
 // The kinds of alarms, which stand in their table after the number of the alarm.
 constexpr std::pair<std::string_view, std::string_view> kAlarms[] = {
-    {"over_limit", kRed}, {"evidence", kRed}, {"drift", kYellow}};
+    {"over_limit", kRed}, {"evidence", kRed}, {"drift", kYellow}, {"changed", kYellow}};
 
 template <typename Table>
 std::string_view ColorOf(std::string_view word, const Table& table) {

@@ -162,6 +162,10 @@ std::string DescribeUpdate(const v1::ModelUpdate& update) {
             return absl::StrAppend(out, "the drift detectors");
           case v1::ModelUpdate::ERROR:
             return absl::StrAppend(out, "the error interval");
+          case v1::ModelUpdate::REFERENCE:
+            return absl::StrAppend(out, "the reference");
+          case v1::ModelUpdate::REFERENCE_BETS:
+            return absl::StrAppend(out, "the comparison with the reference");
           default:
             return absl::StrAppend(out, "the groups");
         }

@@ -190,6 +190,8 @@ std::string DescribeModel(const v1::Model& model) {
          {"tolerance", Number(monitoring.tolerance())},
          {"stale after", ShortDuration(monitoring.stale_after())},
          {"min observations", absl::StrCat(monitoring.min_observations())},
+         {"reference rows",
+          monitoring.reference_rows() == 0 ? "" : absl::StrCat(monitoring.reference_rows())},
          {"group tag", grouped ? monitoring.group_tag() : "none"},
          {"max groups", grouped ? absl::StrCat(monitoring.max_groups()) : ""},
          {"min group obs.", grouped ? absl::StrCat(monitoring.min_group_observations()) : ""}});

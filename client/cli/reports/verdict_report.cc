@@ -121,6 +121,15 @@ void AddDrift(const v1::Drift& drift, std::vector<Figure>& figures) {
   figures.emplace_back("  alarm at", Fixed(drift.threshold(), 2));
 }
 
+void AddReference(const v1::ReferenceChange& change, std::vector<Figure>& figures) {
+  if (change.has_reference_error_rate()) {
+    figures.emplace_back("error rate of the reference", Fixed(change.reference_error_rate(), 4));
+  }
+  if (!change.has_log10_e_value()) return;
+  figures.emplace_back("log10 of the e-value of a change", Fixed(change.log10_e_value(), 2));
+  figures.emplace_back("  alarm at", Fixed(change.threshold(), 2));
+}
+
 // The error of forecasts over all rows and over the newest ones, in percentage points, with the
 // coverage of the central intervals or the shares below the levels. Empty for other kinds.
 std::string DescribeStretches(const v1::CalibrationError& error) {
@@ -321,6 +330,7 @@ std::string StateText(const std::string& model, const v1::Reading& reading, cons
 
 // What an alarm found. has_events: whether another alarm is about the probability of class 1.
 std::string FoundText(const v1::Alarm& alarm, bool has_events) {
+  if (alarm.kind() == v1::Alarm::CHANGED) return convert::FindingText(alarm.finding());
   if (alarm.kind() != v1::Alarm::OVER_LIMIT) {
     return absl::StrCat(alarm.kind() == v1::Alarm::DRIFT ? "drift detector" : "e-value",
                         " crossed ", PowerOfTen(alarm.threshold()));
@@ -352,6 +362,7 @@ std::string DescribeNumbers(const v1::GetCalibrationResponse& response) {
   AddDiscrepancy(watch.discrepancy(), figures);
   if (verdict.has_direction()) AddDirection(verdict.direction(), figures);
   if (watch.has_drift()) AddDrift(watch.drift(), figures);
+  AddReference(response.reference_change(), figures);
   std::string text;
   if (watch.first_observation() > 1) {
     text = absl::StrCat("Since row ", watch.first_observation(), ", when the watch restarted:\n");
@@ -395,10 +406,10 @@ std::string DescribeAlarms(const std::string& model,
   const int active = ActiveAlarms(alarms);
   std::string text =
       absl::StrCat(ShortName(model), ": ", CountAlarms(active), "\n", FormatTable(rows), notes);
-  const auto is_over_limit = [](const v1::Alarm& alarm) {
-    return alarm.kind() == v1::Alarm::OVER_LIMIT;
+  const auto is_of_evidence = [](const v1::Alarm& alarm) {
+    return alarm.kind() == v1::Alarm::EVIDENCE || alarm.kind() == v1::Alarm::DRIFT;
   };
-  if (!std::ranges::all_of(alarms, is_over_limit)) {
+  if (std::ranges::any_of(alarms, is_of_evidence)) {
     text +=
         "The row of an evidence or drift alarm is the one at which its threshold was reached. "
         "The rows of the warm-up are judged together at its last row.\n";

@@ -117,9 +117,10 @@ class Client(Computations):
                      group_tag: str | None = None, max_groups: int | None = None,
                      min_observations: int | None = None, min_group_observations: int | None = None,
                      significance_level: float | None = None, tolerance: float | None = None,
-                     average_run_length: float | None = None, stale_after: Span | None = None,
-                     monitored: bool | None = None, lenses: Sequence[Lens] | None = None,
-                     kernel: kernel.Kernel | None = None, block_sizes: Sequence[int] | None = None,
+                     average_run_length: float | None = None, reference_rows: int | None = None,
+                     stale_after: Span | None = None, monitored: bool | None = None,
+                     lenses: Sequence[Lens] | None = None, kernel: kernel.Kernel | None = None,
+                     block_sizes: Sequence[int] | None = None,
                      row_sum_tolerance: float | None = None, window: int | None = None,
                      max_pending: int | None = None, labels_come_with_predictions: bool | None = None,
                      inference_output: models.InferenceOutput | None = None,
@@ -145,6 +146,8 @@ class Client(Computations):
           cost of a false alarm, cost of a miss). watch.decision in calibration() compares what the
           decisions cost with what the forecasts promise.
         group_tag: the name of what predictions are grouped by, such as "country".
+        reference_rows: the first so many rows are a reference, and an alarm is raised when the error is
+          no longer what it was in them; 3000 suits most models.
         monitored: False: only estimates, history and tests; no verdict, alarms and groups.
         declaration: a message to begin with. The other arguments replace its fields.
 
@@ -176,7 +179,7 @@ class Client(Computations):
                      row_sum_tolerance: float | None = None, error_limit: float | None = None,
                      significance_level: float | None = None, tolerance: float | None = None,
                      average_run_length: float | None = None,
-                     stale_after: Span | None = None,
+                     reference_rows: int | None = None, stale_after: Span | None = None,
                      inference_output: models.InferenceOutput | None = None,
                      ) -> models.UpdateModelResponse:
         """Changes the given fields of a declaration; see UpdateModelRequest of the protocol.
@@ -200,6 +203,7 @@ class Client(Computations):
                             ("monitoring.significance_level", significance_level),
                             ("monitoring.tolerance", tolerance),
                             ("monitoring.average_run_length", average_run_length),
+                            ("monitoring.reference_rows", reference_rows),
                             ("monitoring.stale_after",
                              times.duration("stale_after", stale_after)),
                             *((f"inference_output.{name}", part)

@@ -29,7 +29,7 @@ PATHS = {
     "monitored": "monitoring.disabled",
     **{name: f"monitoring.{name}" for name in (
         "error_limit", "significance_level", "tolerance", "average_run_length", "stale_after",
-        "min_observations", "group_tag", "max_groups", "min_group_observations")}}
+        "min_observations", "reference_rows", "group_tag", "max_groups", "min_group_observations")}}
 # Errors say that this was expected. For other arguments they name the type of the field.
 _EXPECTED = {"labels": "a list of names", "features": "a list of names",
              "bandwidth": "a number or a message BandwidthRule",

@@ -12,6 +12,9 @@ namespace {
 
 constexpr double kLeastLevel = .001;
 constexpr double kMostLevel = .9;
+// The row at which the mean of R reaches 1 / alpha is the last one, so that R stays below 240 (1 +
+// 1 / alpha). The settings may have had another alpha, which is at least 1e-9.
+constexpr double kMostReferenceWealth = 1e12;
 constexpr std::size_t kOddsCount = ReferenceChange::kOdds.size();
 constexpr std::array<double, kOddsCount> kNoOdds = [] {
   std::array<double, kOddsCount> ones{};
@@ -54,9 +57,7 @@ bool ReferenceChange::Fits(const Settings& settings, const State& state) noexcep
                                [most](double value) { return value >= 0 && value <= most; });
   };
   const auto bets = static_cast<double>(state.bets);
-  // The row at which the mean of R reaches 1 / alpha is the last one.
-  const double most_wealth =
-      bets == 0 ? 0 : 5 * static_cast<double>(kBets) * (1 / settings.significance_level + 1);
+  const double most_wealth = bets == 0 ? 0 : kMostReferenceWealth;
   return counts_fit && state.wrong_rows >= 0 && state.expected_wrong >= 0 &&
          state.wrong_rows <= bets && state.expected_wrong <= bets &&
          all_of(state.wealth, most_wealth) && all_of(state.start_wealth, most_wealth) &&

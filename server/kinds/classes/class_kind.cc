@@ -64,7 +64,8 @@ std::size_t ClassKind::MaxMemory(const Monitoring& monitoring, std::size_t class
   // One process for the model, one per group, and one for the overflow group.
   const std::size_t processes = monitoring.group_tag.empty() ? 1 : monitoring.max_groups + 2;
   return processes * (EvidenceWatch::MaxMemory(class_count) + ClassMeasure::MaxMemory()) +
-         kDependenceMemory + 2 * kDeviationMemory + EvidenceProcess::ParallelMemory(class_count) +
+         (monitoring.reference_rows > 0 ? ReferenceWatch::MaxMemory() : 0) + kDependenceMemory +
+         2 * kDeviationMemory + EvidenceProcess::ParallelMemory(class_count) +
          sizeof(ErrorStretch) + class_count * kFrequencyCount * sizeof(double);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,9 +50,11 @@ class ClassKind {
   // of the log end.
   static constexpr std::int64_t kConsiderPeriod = 64;
 
-  // window: the length of the model's window.
-  ClassKind(std::size_t class_count, std::size_t window)
-      : class_count_(class_count), screen_(std::make_unique<RowScreen>(window)) {}
+  // window: the length of the model's window. reference_seed: fixed before the first row.
+  ClassKind(std::size_t class_count, std::size_t window, std::uint64_t reference_seed)
+      : class_count_(class_count),
+        reference_seed_(reference_seed),
+        screen_(std::make_unique<RowScreen>(window)) {}
 
   // Sets the kernel of the evidence. A kernel without a Fourier basis gives no evidence. May throw
   // bad_alloc.
@@ -84,6 +87,13 @@ class ClassKind {
   [[nodiscard]] static Measure::Row RowOf(const Batch& batch, std::size_t row) noexcept {
     return {.batch = batch, .index = row};
   }
+  // The probability of the predicted class, and whether it was wrong.
+  [[nodiscard]] static std::pair<double, bool> OutcomeOf(const Batch& batch,
+                                                         std::size_t row) noexcept {
+    const Measure::Event top_label = Measure::EventOf(RowOf(batch, row), 0);
+    return {top_label.stated, !top_label.happened};
+  }
+  [[nodiscard]] std::uint64_t reference_seed() const noexcept { return reference_seed_; }
   [[nodiscard]] Measure NewMeasure(const Monitoring& monitoring) const {
     return Measure(ErrorBudget::OfModel(monitoring.significance_level, class_count_));
   }
@@ -131,6 +141,7 @@ class ClassKind {
                                               const Monitoring& monitoring) noexcept;
 
   std::size_t class_count_;
+  std::uint64_t reference_seed_;
   std::unique_ptr<RowScreen> screen_;
   // Of the observations of the model's watch.
   SerialDependence dependence_;

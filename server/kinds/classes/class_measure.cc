@@ -13,19 +13,6 @@
 namespace calibd::server {
 namespace {
 
-struct Event {
-  double stated;
-  bool happened;
-};
-
-Event EventOf(const PredictionBatch& batch, std::size_t row, std::size_t series) noexcept {
-  const std::span<const double> g = batch.row(row);
-  const std::size_t k = series == 0 ? PredictedClass(g) : 1;
-  // The sum of a row may exceed 1 by the tolerance, and so may a probability.
-  return {.stated = std::min(g[k], 1.0),
-          .happened = batch.labels[row] == static_cast<std::int32_t>(k)};
-}
-
 ErrorBudget Share(double alpha, bool recent, std::size_t class_count) noexcept {
   const std::size_t series = class_count == 2 ? 2 : 1;
   const double share = alpha / static_cast<double>(series);
@@ -165,10 +152,18 @@ ErrorBudget ErrorBudget::OfGroup(double alpha, std::size_t groups,
   return Share(alpha / static_cast<double>(groups), false, class_count);
 }
 
+ClassMeasure::Event ClassMeasure::EventOf(const Row& row, std::size_t series) noexcept {
+  const std::span<const double> g = row.batch.row(row.index);
+  const std::size_t k = series == 0 ? PredictedClass(g) : 1;
+  // The sum of a row may exceed 1 by the tolerance, and so may a probability.
+  return {.stated = std::min(g[k], 1.0),
+          .happened = row.batch.labels[row.index] == static_cast<std::int32_t>(k)};
+}
+
 void ClassMeasure::Add(const Row& row, double limit, Sums& since_start, Sums& sums,
                        std::span<EventDeviations> deviations) {
   for (std::size_t s = 0; s < budget_.series; ++s) {
-    const Event event = EventOf(row.batch, row.index, s);
+    const Event event = EventOf(row, s);
     since_start.series[s].Add(event.stated, event.happened);
     const std::size_t bin = sums.series[s].Add(event.stated, event.happened);
     if (budget_.recent == 0) continue;

@@ -102,6 +102,14 @@ class ClassMeasure {
     std::size_t index = 0;
   };
 
+  // An event of a prediction and its stated probability.
+  struct Event {
+    double stated;
+    bool happened;
+  };
+  // series: 0: the top label is right; 1: the label is class 1.
+  [[nodiscard]] static Event EventOf(const Row& row, std::size_t series) noexcept;
+
   explicit ClassMeasure(const ErrorBudget& budget) : budget_(budget) {}
 
   [[nodiscard]] Sums NewSums(std::int64_t first_observation) const {

@@ -13,6 +13,7 @@
 #include "calibd/core/lens_kernel.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/status_macros.h"
+#include "server/base/xxh3.h"
 #include "server/kinds/classes/class_kind.h"
 #include "server/watch/stored_numbers.h"
 
@@ -66,6 +67,13 @@ LensState CreateLens(const ModelDeclaration& declaration, const Lens& lens,
   state.kernel = *kernel;
   state.running = *std::move(running);
   return state;
+}
+
+// The bets of a reference draw numbers by this seed. It must be fixed before the rows, and the same
+// when they are replayed. It is no secret: whoever sends the labels can cause any alarm anyway.
+std::uint64_t ReferenceSeed(const ModelDeclaration& declaration) {
+  const std::string name = declaration.name.ToString();
+  return XXH3_64bits(name.data(), name.size());
 }
 
 void BlockFields(StateFields& fields, RunningBlockSkce::State& block) {
@@ -169,7 +177,8 @@ class ClassState final : public KindState {
     if (declaration_->has_baseline()) comparison_.emplace();
     if (!declaration_->monitoring.disabled) {
       monitor_.emplace(declaration_->monitoring,
-                       ClassKind(declaration_->class_count(), declaration_->window));
+                       ClassKind(declaration_->class_count(), declaration_->window,
+                                 ReferenceSeed(*declaration_)));
     }
     if (declaration_->warmup == 0) {
       HistoryBucket none;

@@ -112,32 +112,60 @@ TEST(VerdictGateTest, SaysHowManyMoreRowsItNeeds) {
   v1::CalibrationError error;
   error.mutable_since_start()->set_observations(99);
   error.mutable_since_start()->mutable_top_label();
-  EXPECT_EQ(DescribeInsufficientData("m", kAll, error, watch, 99),
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, {}, error, watch, 99),
             "m has 99 labelled rows: the gate needs 1 more\n");
   error.mutable_since_start()->set_observations(500);
-  EXPECT_EQ(DescribeInsufficientData("m", kAll, error, watch, 500),
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, {}, error, watch, 500),
             "m has 500 labelled rows, 99 since the evidence began anew: the gate needs 1 more\n");
   // The evidence begins after a warm-up that is longer than min_observations.
   watch.clear_evidence();
   watch.set_unavailable_reason("it begins after 500 rows");
   watch.set_observations_needed(450);
   error.mutable_since_start()->set_observations(50);
-  EXPECT_EQ(DescribeInsufficientData("m", kAll, error, watch, 50),
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, {}, error, watch, 50),
             "m has 50 labelled rows: the gate needs 450 more\n");
-  EXPECT_EQ(DescribeInsufficientData("m", {"over-limit"}, error, watch, 50),
+  EXPECT_EQ(DescribeInsufficientData("m", {"over-limit"}, {}, error, watch, 50),
             "m has 50 labelled rows: the gate needs 50 more\n");
   error.mutable_since_start()->set_observations(1000);
   watch.clear_observations_needed();
   watch.set_unavailable_reason("all predictions are equal");
-  EXPECT_EQ(DescribeInsufficientData("m", kAll, error, watch, 1000),
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, {}, error, watch, 1000),
             "m has 1000 labelled rows, and no evidence: all predictions are equal\n");
-  EXPECT_EQ(DescribeInsufficientData("m", kAll, {}, {}, 0),
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, {}, {}, {}, 0),
             "m has 0 labelled rows, too few for a verdict\n");
   // Rows of several labels may have no truth.
   v1::CalibrationError unknown;
   unknown.mutable_since_start()->set_observations(1500);
-  EXPECT_EQ(DescribeInsufficientData("m", kAll, unknown, {}, 1500),
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, {}, unknown, {}, 1500),
             "m has 1500 rows, of which no truth is known\n");
+}
+
+TEST(VerdictGateTest, AChangeNeedsACompleteReference) {
+  v1::Verdict verdict = Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::NOT_REJECTED);
+  const VerdictGate gate{"changed"};
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, {}, gate), ElementsAre("insufficient-data"));
+  EXPECT_EQ(DescribeInsufficientData("m", gate, verdict, {}, {}, 5000),
+            "m has 5000 labelled rows, and no reference: `calibctl model update --reference-rows` "
+            "begins one\n");
+  verdict.set_reference_status(v1::ReferenceChange::COLLECTING);
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, {}, gate), ElementsAre("insufficient-data"));
+  EXPECT_EQ(DescribeInsufficientData("m", gate, verdict, {}, {}, 700),
+            "m has 700 labelled rows, and its reference is not complete\n");
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, {}, {"over-limit"}), IsEmpty());
+  verdict.set_reference_status(v1::ReferenceChange::NOT_CHANGED);
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, {}, gate), IsEmpty());
+  // Few rows since an acknowledgement of the evidence do not matter.
+  verdict.set_status(v1::Verdict::INSUFFICIENT_DATA);
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, {}, gate), IsEmpty());
+  verdict.set_reference_status(v1::ReferenceChange::CHANGED);
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, {}, {"changed", "over-limit"}), ElementsAre("changed"));
+  // An update has begun a new reference, and the alarm of the former one is active.
+  verdict.set_reference_status(v1::ReferenceChange::NOT_CHANGED);
+  google::protobuf::RepeatedPtrField<v1::Alarm> alarms;
+  alarms.Add()->set_kind(v1::Alarm::CHANGED);
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, alarms, gate), ElementsAre("changed"));
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, {}, {"over-limit", "drift"}),
+              ElementsAre("insufficient-data"));
 }
 
 TEST(VerdictGateTest, FailsOnActiveAlarmsThatTheStatusHides) {

@@ -213,7 +213,7 @@ TEST(ReferenceChangeTest, AnImpossibleStateDoesNotFit) {
   EXPECT_FALSE(damaged([](State& s) { s.cells[3].reference_wrong = s.cells[3].wrong + 1; }));
   EXPECT_FALSE(damaged([](State& s) { s.cells[3].stated_errors = -1; }));
   EXPECT_FALSE(damaged([](State& s) { s.wealth[0] = -1; }));
-  EXPECT_FALSE(damaged([](State& s) { s.wealth[0] = 1e9; }));
+  EXPECT_FALSE(damaged([](State& s) { s.wealth[0] = 1e13; }));
   EXPECT_FALSE(damaged([](State& s) { s.start[0] = 301; }));
   EXPECT_FALSE(damaged([](State& s) { s.start_wrong[0] = s.wrong_rows + 1; }));
   EXPECT_FALSE(damaged([](State& s) { s.changed_at = 1200; }));

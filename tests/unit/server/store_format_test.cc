@@ -383,7 +383,7 @@ TEST(StoreFormatTest, MonitoredStatesAreReadUnchanged) {
     return Alarm::Time(std::chrono::microseconds(microseconds));
   };
   EXPECT_EQ(monitor.last_counted_time, time(1700000000000004));
-  EXPECT_EQ(monitor.raised, (std::array<std::int64_t, 3>{3, 2, 0}));
+  EXPECT_EQ(monitor.raised, (Alarm::Counts{3, 2, 0, 0}));
   EXPECT_EQ(monitor.watch->first_observation, 11);
   const auto& details = *monitor.watch->As<ClassWatchDetails>();
   EXPECT_EQ(details.null_moments.n, 7U);

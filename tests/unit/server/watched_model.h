@@ -53,7 +53,7 @@ inline ModelDeclaration Watched(std::size_t warmup = 0) {
 // A monitor of classes whose evidence has begun.
 inline std::unique_ptr<ClassMonitor> BegunMonitor(const Monitoring& monitoring,
                                                   std::size_t class_count) {
-  auto monitor = std::make_unique<ClassMonitor>(monitoring, ClassKind(class_count, 300));
+  auto monitor = std::make_unique<ClassMonitor>(monitoring, ClassKind(class_count, 300, 0));
   monitor->kind().SetKernel(*Kernel::ExponentialTotalVariation(0.5));
   monitor->Begin({});
   return monitor;

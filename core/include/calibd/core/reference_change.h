@@ -50,9 +50,6 @@ class ReferenceChange {
   static constexpr std::size_t kFewerErrors = 4;
   // Scale after scale, each with all odds.
   static constexpr std::size_t kBets = kScales.size() * kOdds.size();
-  // The reference needs rows after the warm-up; 3000 is what was measured.
-  static constexpr std::int64_t kLeastReferenceRows = 1000;
-  static constexpr std::int64_t kMostReferenceRows = 1000000;
 
   struct Cell {
     // Of the warm-up: rows, and the sum of 1 - c.
@@ -90,7 +87,7 @@ class ReferenceChange {
     friend bool operator==(const State&, const State&) = default;
   };
   struct Settings {
-    // At least kLeastReferenceRows; the warm-up is a part of them.
+    // Larger than kWarmup, which is a part of them.
     std::int64_t reference_rows = 0;
     // alpha, in (0, 1).
     double significance_level = 0;

@@ -14,6 +14,11 @@ std::string AcknowledgedText(const v1::Alarm& alarm, std::int64_t first_observat
   if (alarm.kind() == v1::Alarm::EVIDENCE) {
     return absl::StrCat("the evidence begins anew with row ", first_observation);
   }
+  if (alarm.kind() == v1::Alarm::CHANGED) {
+    return first_observation > alarm.observation()
+               ? absl::StrCat("a new reference begins with row ", first_observation)
+               : "the model has no reference any more";
+  }
   if (first_observation > alarm.observation()) {
     return absl::StrCat("the error is measured anew from row ", first_observation,
                         " on, and the evidence continues");

@@ -9,6 +9,7 @@
 #include "calibd/convert/text.h"
 #include "google/protobuf/util/time_util.h"
 #include "limit_alarm.h"
+#include "reference_text.h"
 #include "words.h"
 
 namespace calibd::convert {
@@ -111,9 +112,7 @@ const v1::Alarm* FirstOfAllRows(const v1::GetCalibrationResponse& answer, const 
   return first;
 }
 
-}  // namespace
-
-Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
+Changed CalibrationLine(const v1::GetCalibrationResponse& answer) {
   if (answer.error().has_change()) {
     const v1::DatedChange& change = answer.error().change();
     return Say(Changed::CHANGED, change.after().first_observation(),
@@ -143,6 +142,21 @@ Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
                           TimeOfRow(drift->raise_time(), drift->observation()),
                           "; no change can be dated yet, and a small error from the first rows on "
                           "raises such an alarm too"));
+}
+
+}  // namespace
+
+Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
+  Changed line = CalibrationLine(answer);
+  const std::string reference = ReferenceText(answer);
+  if (reference.empty()) return line;
+  const bool has_changed = answer.reference_change().status() == v1::ReferenceChange::CHANGED;
+  if (has_changed && line.answer() != Changed::CHANGED) {
+    line.set_answer(Changed::CHANGED);
+    line.set_observation(answer.reference_change().finding().since_observation());
+  }
+  line.set_text(absl::StrCat(line.text(), line.text().empty() ? "" : "; ", reference));
+  return line;
 }
 
 }  // namespace calibd::convert

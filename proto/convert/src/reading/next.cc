@@ -33,6 +33,7 @@ v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer) {
   const v1::Alarm* alarm = Active(answer, v1::Alarm::OVER_LIMIT);
   if (alarm == nullptr) alarm = Active(answer, v1::Alarm::EVIDENCE);
   if (alarm == nullptr) alarm = Active(answer, v1::Alarm::DRIFT);
+  if (alarm == nullptr) alarm = Active(answer, v1::Alarm::CHANGED);
   const std::string look = absl::StrCat("calibctl show ", model, " --verbose");
   if (alarm == nullptr) {
     line.add_commands(look);
@@ -46,6 +47,7 @@ v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer) {
   const bool is_about_limit = alarm->kind() == v1::Alarm::OVER_LIMIT;
   const bool is_over =
       answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT || !is_about_limit;
+  const bool is_acceptable = is_about_limit || alarm->kind() == v1::Alarm::CHANGED;
   const bool looks_first = is_over && !answer.verdict().is_recovered();
   line.add_commands(looks_first ? look : acknowledge);
   line.add_commands(looks_first ? acknowledge : look);
@@ -55,9 +57,9 @@ v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer) {
   line.set_text(absl::StrCat(
       is_swapped ? absl::StrCat("check ", std::string(kSwappedColumns), "; ") : "",
       line.commands(0),
-      !looks_first     ? "; "
-      : is_about_limit ? "; when it is repaired or accepted: "
-                       : "; when it is repaired: ",
+      !looks_first    ? "; "
+      : is_acceptable ? "; when it is repaired or accepted: "
+                      : "; when it is repaired: ",
       line.commands(1),
       active > 1 ? absl::StrCat(" (", active, " alarms are active: calibctl alarms ", model, ")")
                  : ""));

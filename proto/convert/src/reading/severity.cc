@@ -1,5 +1,7 @@
 #include "severity.h"
 
+#include <algorithm>
+
 namespace calibd::convert {
 namespace {
 
@@ -23,6 +25,11 @@ int RankOf(const v1::Verdict& verdict) {
   }
 }
 
+int RankWithReference(const v1::Verdict& verdict) {
+  const bool has_changed = verdict.reference_status() == v1::ReferenceChange::CHANGED;
+  return std::max(RankOf(verdict), has_changed ? 3 : 0);
+}
+
 // The severity of a rank: an error of 1 is not the next one.
 double WithError(int rank, const v1::ErrorInterval& interval) {
   constexpr double kLessThanOne = 0.99;
@@ -32,7 +39,7 @@ double WithError(int rank, const v1::ErrorInterval& interval) {
 }  // namespace
 
 double SeverityOf(const v1::GetCalibrationResponse& answer, const v1::ErrorInterval& interval) {
-  return WithError(RankOf(answer.verdict()), interval);
+  return WithError(RankWithReference(answer.verdict()), interval);
 }
 
 double SeverityOf(const EvaluationVerdict& verdict, const v1::ErrorInterval& interval) {

@@ -169,6 +169,9 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
                     TimeOfRow(verdict.since(), verdict.since_observation()));
   }
   if (verdict.stale() && !is_stale) text += ", STALE";
+  if (verdict.reference_status() == v1::ReferenceChange::CHANGED) {
+    text += ", CHANGED since the reference";
+  }
   // The answer for the model as a whole must not hide its parts.
   if (answer.observations() == 0) {
     if (const std::string reason = NotCountedText(answer); !reason.empty()) {

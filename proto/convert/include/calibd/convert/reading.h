@@ -79,6 +79,9 @@ void CompareEvents(v1::CalibrationError& error);
 // What the acknowledgement of an alarm did, as a part of a sentence. first_observation: of the rows
 // that count, after it, for what the alarm was about; 0 if it had been acknowledged before.
 [[nodiscard]] std::string AcknowledgedText(const v1::Alarm& alarm, std::int64_t first_observation);
+// What changed since the reference: "more errors since about row 5012: 107 of 873 predictions were
+// wrong, 61 are expected by the reference".
+[[nodiscard]] std::string FindingText(const v1::ReferenceChange::Finding& finding);
 [[nodiscard]] v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer);
 
 // A decision with a threshold. first_observation: number of the first row within the model.
