@@ -117,6 +117,9 @@ class ReadmeTest(unittest.TestCase):
     def test_the_page_about_decisions(self) -> None:
         self.check_commands((ROOT / "docs/decisions.md").read_text(encoding="utf-8"))
 
+    def test_a_change_since_the_reference_is_found_as_shown(self) -> None:
+        self.check_commands((ROOT / "docs/changed.md").read_text(encoding="utf-8"))
+
     def test_the_estimates_are_as_shown(self) -> None:
         self.check_commands((ROOT / "docs/estimate.md").read_text(encoding="utf-8"))
 
