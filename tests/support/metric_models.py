@@ -15,6 +15,7 @@ class MetricModels:
         models.declare()
         models.create("stale", classes={"count": 2}, monitoring={"staleAfter": "1s"})
         models.create("raised", classes={"count": 2})
+        models.create("changed", classes={"count": 2}, monitoring={"referenceRows": 1000})
         models.create("equal", classes={"count": 2})
         models.create("rejected", classes={"count": 2})
         models.create("pending", classes={"count": 2}, labelGrace="3600s")
@@ -22,6 +23,8 @@ class MetricModels:
         models.stream()
         models.classes("raised", 0, 3000, exponent=3)
         self._update("raised", "monitoring.errorLimit", {"monitoring": {"errorLimit": 0.5}})
+        models.classes("changed", 0, 1500)
+        models.classes("changed", 0, 1500, exponent=4)
         # No bandwidth can be chosen from predictions that are all equal.
         models.send("equal", 0, {"probabilities": {"values": [0.5] * 1200}, "labels": [0, 1] * 300})
         models.send("pending", 0, {"probabilities": {"values": [0.5, 0.5]}, "predictionIds": ["a"]})
