@@ -177,12 +177,16 @@ absl::StatusOr<Identity> AccessControl::Identify(const Credentials& credentials)
   return identity.ok() ? identity : Refuse(credentials, identity.status());
 }
 
-absl::StatusOr<Identity> AccessControl::Forwarded(const std::optional<std::string>& name) const {
+absl::StatusOr<Identity> AccessControl::Forwarded(const std::optional<std::string>& name,
+                                                  const Credentials& call) const {
   if (!enabled()) return Identity::Unrestricted();
-  if (!name.has_value()) return NoCredentialsError();
-  auto proof = std::make_shared<Identity::Proof>();
-  proof->forwarded = name;
-  return Resolve(std::move(proof));
+  absl::StatusOr<Identity> identity = NoCredentialsError();
+  if (name.has_value()) {
+    auto proof = std::make_shared<Identity::Proof>();
+    proof->forwarded = name;
+    identity = Resolve(std::move(proof));
+  }
+  return identity.ok() ? identity : Refuse(call, identity.status());
 }
 
 std::string AccessControl::BeginSession(const Identity& caller) {

@@ -113,8 +113,10 @@ class AccessControl {
   // Errors: Unauthenticated, with what to do.
   [[nodiscard]] absl::StatusOr<Identity> Identify(const Credentials& credentials) const;
   // The principal with this name, which another server that this one trusts has identified; nothing
-  // for a caller that is unrestricted there. Errors: Unauthenticated.
-  [[nodiscard]] absl::StatusOr<Identity> Forwarded(const std::optional<std::string>& name) const;
+  // for a caller that is unrestricted there. call: its address and method, for the audit log.
+  // Errors: Unauthenticated.
+  [[nodiscard]] absl::StatusOr<Identity> Forwarded(const std::optional<std::string>& name,
+                                                   const Credentials& call) const;
   // Begins a session of the page for a caller, and returns its id. The session ends with the
   // caller's token, and if another principal gets the token. Empty if the caller has not sent a
   // token.

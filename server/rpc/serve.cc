@@ -37,7 +37,8 @@ void CallServer::FillForwarded(const grpc::CallbackServerContext& context, const
     return;
   }
   call.address = MetadataOf(context, kForwardedAddress).value_or("");
-  call.identity = parts.access.Forwarded(MetadataOf(context, kForwardedPrincipal));
+  call.identity = parts.access.Forwarded(MetadataOf(context, kForwardedPrincipal),
+                                         {.address = call.address, .method = call.method});
   call.owner = OwnerOf(call.identity, CallerAddress(call.address));
 }
 

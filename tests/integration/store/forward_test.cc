@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/substitute.h"
 #include "integration/server/service_client.h"
 #include "support/http_get.h"
 #include "support/postgres_cluster.h"
@@ -24,9 +25,9 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr char kForwardedModel[] = "models/forwarded";
-// The token "abc" is of a principal that may create models; see FIPS 180-2, appendix B.1.
+// The token "abc" is of a principal that may do everything; see FIPS 180-2, appendix B.1.
 constexpr char kAccess[] = R"([[principal]]
-name = "ops"
+name = "$0"
 tokens = ["sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad:2999-01-01"]
 grants = ["admin models/*"]
 )";
@@ -47,6 +48,29 @@ class ForwardTest : public ::testing::Test {
     ASSERT_NE(owner_, nullptr);
     standby_ = ServerProcess::Launch(Arguments(more));
     ASSERT_TRUE(AwaitStandby());
+  }
+  // The same with access files, in which the token "abc" has a principal of this name.
+  void LaunchWithAccess(const std::string& owner_name, const std::string& standby_name) {
+    owner_ = ServerProcess::Start(WithAccess("owner", owner_name));
+    ASSERT_NE(owner_, nullptr);
+    standby_ = ServerProcess::Launch(WithAccess("standby", standby_name));
+    ASSERT_TRUE(AwaitStandby());
+  }
+  [[nodiscard]] std::vector<std::string> WithAccess(const std::string& node,
+                                                    const std::string& name) const {
+    const std::string access = (folder_.path() / (node + ".toml")).string();
+    std::ofstream(access) << absl::Substitute(kAccess, name);
+    std::filesystem::permissions(access, std::filesystem::perms::owner_read);
+    return Arguments({"--access-file", access, "--audit-log", AuditLog(node).string()});
+  }
+  [[nodiscard]] std::filesystem::path AuditLog(const std::string& node) const {
+    return folder_.path() / (node + ".log");
+  }
+  // Ends the owner, and returns its audit log.
+  std::string AuditOfOwner() {
+    EXPECT_EQ(owner_->Terminate(), 0);
+    std::ifstream log(AuditLog("owner"));
+    return {std::istreambuf_iterator<char>(log), {}};
   }
   [[nodiscard]] bool AwaitStandby() const {
     return standby_->AwaitListening() && WaitFor([&] {
@@ -94,6 +118,7 @@ class ForwardTest : public ::testing::Test {
     return request;
   }
 
+  const TemporaryFolder folder_;
   std::unique_ptr<PostgresCluster> cluster_;
   std::string database_;
   std::unique_ptr<ServerProcess> owner_;
@@ -205,18 +230,7 @@ TEST_F(ForwardTest, AnOwnerThatIsGoneIsNamedUntilTheStandbyTakesOver) {
 }
 
 TEST_F(ForwardTest, TheOwnerKnowsWhoCalls) {
-  const TemporaryFolder folder;
-  const std::string access = (folder.path() / "access.toml").string();
-  std::ofstream(access) << kAccess;
-  std::filesystem::permissions(access, std::filesystem::perms::owner_read);
-  const auto arguments = [&](const std::string& node) {
-    return Arguments(
-        {"--access-file", access, "--audit-log", (folder.path() / (node + ".log")).string()});
-  };
-  owner_ = ServerProcess::Start(arguments("owner"));
-  ASSERT_NE(owner_, nullptr);
-  standby_ = ServerProcess::Launch(arguments("standby"));
-  ASSERT_TRUE(AwaitStandby());
+  LaunchWithAccess("ops", "ops");
   ASSERT_TRUE(Create(*standby_, kForwardedModel, "abc").ok());
   v1::GetModelResponse response;
   EXPECT_TRUE(Get(*standby_, "abc", response).ok());
@@ -234,11 +248,21 @@ TEST_F(ForwardTest, TheOwnerKnowsWhoCalls) {
         ServiceClient(owner_->grpc_address()).models->GetModel(&context, request, &response);
     EXPECT_EQ(Reason(status), "NOT_OWNER") << id;
   }
-  EXPECT_EQ(owner_->Terminate(), 0);
   // The audit log of the owner has the change, with the caller and its own address.
-  std::ifstream log(folder.path() / "owner.log");
-  const std::string text{std::istreambuf_iterator<char>(log), {}};
-  EXPECT_THAT(text, AllOf(HasSubstr("\"ops\""), HasSubstr("CreateModel"), HasSubstr("127.0.0.1")));
+  EXPECT_THAT(AuditOfOwner(),
+              AllOf(HasSubstr("\"ops\""), HasSubstr("CreateModel"), HasSubstr("127.0.0.1")));
+}
+
+TEST_F(ForwardTest, TheOwnerCountsCallersThatItDoesNotKnow) {
+  LaunchWithAccess("operations", "ops");
+  v1::GetModelResponse response;
+  EXPECT_EQ(Reason(Get(*standby_, "abc", response)), "UNKNOWN_PRINCIPAL");
+  EXPECT_THAT(HttpExchange(owner_->http_address(),
+                           "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                           "Authorization: Bearer abc\r\n\r\n"),
+              HasSubstr("calibd_access_denied_total{reason=\"unauthenticated\"} 1\n"));
+  EXPECT_THAT(AuditOfOwner(),
+              AllOf(HasSubstr("GetModel"), HasSubstr("UNAUTHENTICATED"), HasSubstr("127.0.0.1")));
 }
 
 }  // namespace
