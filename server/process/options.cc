@@ -444,15 +444,19 @@ void CheckShares(const CLI::App& app, const Options& options) {
 }
 
 // Throws CLI::ValidationError.
-void CheckStore(const Options& options) {
+void CheckStore(const CLI::App& app, const Options& options) {
   if (options.store == "local") {
-    if (!options.postgres.empty()) {
-      throw CLI::ValidationError("--postgres", "needs --store postgres");
+    for (const char* const flag : {"--postgres", "--advertise", "--tls-peer-ca"}) {
+      if (app.get_option(flag)->count() == 0) continue;
+      throw CLI::ValidationError(
+          flag, "has no effect on a store in a folder; add --store postgres, or leave it out");
     }
-    if (!options.advertise.empty()) {
-      throw CLI::ValidationError("--advertise", "needs --store postgres");
-    }
-  } else if (!options.archive_command.empty()) {
+    return;
+  }
+  if (app.get_option("--tls-peer-ca")->count() > 0 && options.tls_certificate.empty()) {
+    throw CLI::ValidationError("--tls-peer-ca", "needs --tls-certificate and --tls-key");
+  }
+  if (!options.archive_command.empty()) {
     throw CLI::ValidationError("--archive-command",
                                "needs --store local; archive the log of PostgreSQL instead");
   }
@@ -543,7 +547,7 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
     if (invocation.command == Command::kServe) {
       CheckAddressesDiffer(options);
       CheckShares(app, options);
-      CheckStore(options);
+      CheckStore(app, options);
       CheckArchive(options);
     }
     if (openapi->parsed()) {

@@ -79,6 +79,16 @@ TEST(OptionsTest, TheStoreIsAFolderOrADatabase) {
   EXPECT_EQ(Parsed({"--store", "postgres"}).postgres, "");
   EXPECT_THAT(Refusal({"--store", "tape"}), HasSubstr("--store"));
   EXPECT_THAT(Refusal({"--postgres", "service=calibd"}), HasSubstr("--store postgres"));
+  EXPECT_THAT(Refusal({"--advertise", "a:8460"}),
+              AllOf(HasSubstr("--advertise"), HasSubstr("add --store postgres")));
+  EXPECT_THAT(Refusal({"--tls-peer-ca", "ca.pem"}),
+              AllOf(HasSubstr("--tls-peer-ca"), HasSubstr("add --store postgres")));
+  EXPECT_THAT(Refusal({"--store", "postgres", "--tls-peer-ca", "ca.pem"}),
+              HasSubstr("--tls-peer-ca: needs --tls-certificate"));
+  EXPECT_EQ(Parsed({"--store", "postgres", "--tls-peer-ca", "ca.pem", "--tls-certificate", "c.pem",
+                    "--tls-key", "k.pem"})
+                .tls_peer_ca,
+            "ca.pem");
   EXPECT_THAT(Refusal({"--store", "postgres", "--postgres", "host=db password=secret"}),
               AllOf(HasSubstr("password"), Not(HasSubstr("secret"))));
   EXPECT_THAT(Refusal({"--store", "postgres", "--archive-command", "cp %p /archive/%f"}),
