@@ -80,6 +80,7 @@ void Api::Drain() {
   parts_.jobs.Drain();
   upkeep_.Drain();
   watches_.Drain();
+  if (parts_.forwarder != nullptr) parts_.forwarder->Drain();
 }
 
 void Api::Stop() {

@@ -71,6 +71,9 @@ class Forwarder {
                                              const google::protobuf::Message& request, bool endless,
                                              std::shared_ptr<void> held,
                                              std::shared_ptr<AnyReply> reply) = 0;
+  // Ends the calls whose responses are streams with Unavailable (DRAINING), and takes no more of
+  // them. The others end soon by themselves.
+  virtual void Drain() = 0;
 };
 
 }  // namespace calibd::server

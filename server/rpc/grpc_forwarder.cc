@@ -32,15 +32,13 @@ constexpr int kForwardReconnectMs = 1000;
 constexpr unsigned kCertificateInterval = 60;
 constexpr std::chrono::milliseconds kForwardRetryDelay{250};
 
-// "/calibd.v1.ModelService/GetModel" for a GetModelRequest.
-std::string PathOf(const Message& request, std::string_view method) {
+// The method GetModel for a GetModelRequest. The file of the request has it.
+const google::protobuf::MethodDescriptor& MethodOf(const Message& request,
+                                                   const std::string& name) {
   const google::protobuf::FileDescriptor& file = *request.GetDescriptor()->file();
-  for (int i = 0; i < file.service_count(); ++i) {
-    const google::protobuf::ServiceDescriptor& service = *file.service(i);
-    if (service.FindMethodByName(std::string(method)) == nullptr) continue;
-    return absl::StrCat("/", service.full_name(), "/", std::string(method));
-  }
-  return "";
+  const google::protobuf::MethodDescriptor* method = nullptr;
+  for (int i = 0; method == nullptr; ++i) method = file.service(i)->FindMethodByName(name);
+  return *method;
 }
 
 absl::Status TooManyCalls(std::string_view of_whom) {
@@ -56,12 +54,14 @@ class ForwardedCall final : public grpc::ClientBidiReactor<Message, Message> {
  public:
   // channel: its place is kept until the call has ended.
   static absl::Status Start(std::shared_ptr<grpc::Channel> channel, CallMemory& memory,
-                            const Store::Owner& owner, const Message& request, bool endless,
-                            std::shared_ptr<void> held, std::shared_ptr<AnyReply> reply) {
+                            const Store::Owner& owner,
+                            const google::protobuf::MethodDescriptor& method,
+                            const Message& request, bool endless, std::shared_ptr<void> held,
+                            std::shared_ptr<AnyReply> reply) {
     const std::shared_ptr<ForwardedCall> call(new ForwardedCall(
         std::move(channel), memory, owner, endless, std::move(held), std::move(reply)));
     CALIBD_RETURN_IF_ERROR(call->TakeRequest(request));
-    call->Begin(call);
+    call->Begin(call, absl::StrCat("/", method.service()->full_name(), "/", method.name()));
     return absl::OkStatus();
   }
 
@@ -133,10 +133,9 @@ class ForwardedCall final : public grpc::ClientBidiReactor<Message, Message> {
     return absl::OkStatus();
   }
 
-  void Begin(const std::shared_ptr<ForwardedCall>& self) {
+  void Begin(const std::shared_ptr<ForwardedCall>& self, const std::string& path) {
     self_ = self;
     const std::shared_ptr<AnyReply> reply = reply_;
-    const std::string path = PathOf(*request_, reply->call().context().method);
     stub_.PrepareBidiStreamingCall(&context_, path, grpc::StubOptions(), this);
     if (endless_) {
       // Taken reads from other threads.
@@ -231,15 +230,32 @@ bool GrpcForwarder::IsThis(std::string_view id) const {
 
 absl::Status GrpcForwarder::Forward(const Store::Owner& owner, const Message& request, bool endless,
                                     std::shared_ptr<void> held, std::shared_ptr<AnyReply> reply) {
+  const google::protobuf::MethodDescriptor& method =
+      MethodOf(request, reply->call().context().method);
   CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
-                          TakePlace(owner.address, reply->call().context().owner));
-  return ForwardedCall::Start(std::move(channel), memory_, owner, request, endless, std::move(held),
-                              std::move(reply));
+                          TakePlace(owner.address, reply, method.server_streaming()));
+  return ForwardedCall::Start(std::move(channel), memory_, owner, method, request, endless,
+                              std::move(held), std::move(reply));
 }
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> GrpcForwarder::TakePlace(const std::string& address,
-                                                                        const std::string& caller) {
+void GrpcForwarder::Drain() {
+  std::vector<std::shared_ptr<AnyReply>> replies;
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    for (const auto& [number, reply] : streams_) replies.push_back(reply.lock());
+  }
+  // Without the lock: a call that ends gives its place back.
+  for (const std::shared_ptr<AnyReply>& reply : replies) {
+    if (reply != nullptr) reply->call().End(DrainingError());
+  }
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> GrpcForwarder::TakePlace(
+    const std::string& address, const std::shared_ptr<AnyReply>& reply, bool streams) {
+  const std::string& caller = reply->call().context().owner;
   const std::lock_guard lock(mutex_);
+  if (streams && draining_) return DrainingError();
   const auto quarter =
       std::max<std::int64_t>(1, connection_calls_ * static_cast<std::int64_t>(kMaxConnections) / 4);
   const auto of_caller = callers_.find(caller);
@@ -262,13 +278,18 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> GrpcForwarder::TakePlace(const st
   ++connection->calls;
   ++callers_[caller];
   ++calls_;
+  const std::int64_t number = next_number_++;
+  if (streams) streams_.emplace(number, reply);
   return std::shared_ptr<grpc::Channel>(
-      connection->channel.get(),
-      [this, connection, caller](grpc::Channel* /*channel*/) { GiveBack(*connection, caller); });
+      connection->channel.get(), [this, connection, caller, number](grpc::Channel* /*channel*/) {
+        GiveBack(*connection, caller, number);
+      });
 }
 
-void GrpcForwarder::GiveBack(Connection& connection, const std::string& caller) {
+void GrpcForwarder::GiveBack(Connection& connection, const std::string& caller,
+                             std::int64_t number) {
   const std::lock_guard lock(mutex_);
+  streams_.erase(number);
   --connection.calls;
   if (const auto of_caller = callers_.find(caller); --of_caller->second == 0) {
     callers_.erase(of_caller);

@@ -54,6 +54,7 @@ class GrpcForwarder final : public Forwarder {
                                      const google::protobuf::Message& request, bool endless,
                                      std::shared_ptr<void> held,
                                      std::shared_ptr<AnyReply> reply) override;
+  void Drain() override;
 
  private:
   struct Connection {
@@ -62,10 +63,11 @@ class GrpcForwarder final : public Forwarder {
   };
 
   // Returns a channel for one call, whose place is given back when the last copy is destroyed.
-  // caller: whose share the call takes. Errors: ResourceExhausted.
-  [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> TakePlace(const std::string& address,
-                                                                         const std::string& caller);
-  void GiveBack(Connection& connection, const std::string& caller);
+  // reply: of the call, which takes the share of its owner. streams: the response is a stream.
+  // Errors: ResourceExhausted; Unavailable for a stream while draining.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> TakePlace(
+      const std::string& address, const std::shared_ptr<AnyReply>& reply, bool streams);
+  void GiveBack(Connection& connection, const std::string& caller, std::int64_t number);
   [[nodiscard]] std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) const;
 
   const Store& store_;
@@ -77,6 +79,10 @@ class GrpcForwarder final : public Forwarder {
   // All calls, and those of each caller that has some; guarded by mutex_.
   std::int64_t calls_ = 0;
   std::unordered_map<std::string, std::int64_t> callers_;
+  // The calls whose responses are streams, by number; guarded by mutex_, as are the two below.
+  std::unordered_map<std::int64_t, std::weak_ptr<AnyReply>> streams_;
+  std::int64_t next_number_ = 0;
+  bool draining_ = false;
   // The connections to the newest owner, and its address; guarded by mutex_.
   std::string address_;
   std::vector<std::shared_ptr<Connection>> connections_;

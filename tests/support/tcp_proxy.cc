@@ -75,6 +75,8 @@ TcpProxy::~TcpProxy() {
   close(wake_);
 }
 
+void TcpProxy::SwitchTo(const std::string& server) { server_port_ = PortOf(server); }
+
 void TcpProxy::Run() {
   for (std::size_t connections = 0; !stopping_;) {
     std::array<pollfd, 2> waits{pollfd{listener_, POLLIN, 0}, pollfd{wake_, POLLIN, 0}};

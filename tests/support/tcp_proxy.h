@@ -29,6 +29,8 @@ class TcpProxy {
   // Number of bytes of the current connection that were forwarded to the server.
   [[nodiscard]] std::int64_t forwarded() const { return forwarded_; }
 
+  // The server of later connections.
+  void SwitchTo(const std::string& server);
   // From now on nothing is forwarded, but connections stay open.
   void Freeze() { frozen_ = true; }
 
@@ -37,7 +39,7 @@ class TcpProxy {
   void Forward(int client, int server);
 
   std::string address_;
-  std::uint16_t server_port_ = 0;
+  std::atomic<std::uint16_t> server_port_ = 0;
   int listener_ = -1;
   int wake_ = -1;
   const std::vector<std::int64_t> planned_cuts_;

@@ -3,20 +3,26 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <mutex>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/substitute.h"
+#include "calibd/client/client.h"
 #include "integration/server/service_client.h"
 #include "support/http_get.h"
 #include "support/postgres_cluster.h"
 #include "support/server_process.h"
+#include "support/tcp_proxy.h"
 #include "support/temporary_folder.h"
 
 namespace calibd::testing {
@@ -197,6 +203,43 @@ TEST_F(ForwardTest, LongCallsAndWatchesPassEveryMessageOn) {
                .body.find("grpc_method=\"WatchCalibration\",grpc_code=\"Cancelled\"} 1\n") !=
            std::string::npos;
   }));
+}
+
+TEST_F(ForwardTest, AStandbyThatEndsSendsItsWatchersElsewhere) {
+  Launch();
+  ASSERT_TRUE(Create(*owner_, kForwardedModel).ok());
+  // A load balancer: first the standby answers, then the owner does.
+  TcpProxy balancer(standby_->grpc_address());
+  auto client = client::Client::Connect(balancer.address());
+  ASSERT_TRUE(client.ok()) << client.status();
+  std::atomic<std::int64_t> changes = 0;
+  std::atomic<std::int64_t> observations = -1;
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  std::jthread watcher([&](const std::stop_token& stop) {
+    const client::WatchOptions options{.stop = stop,
+                                       .on_connection = [&](const absl::Status& status) {
+                                         const std::lock_guard lock(mutex);
+                                         if (!status.ok()) errors.push_back(status.ToString());
+                                       }};
+    const absl::Status status = (*client)->Watch(
+        kForwardedModel,
+        [&](const v1::WatchCalibrationResponse& change) {
+          observations = change.calibration().observations();
+          ++changes;
+          return true;
+        },
+        options);
+    EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  });
+  ASSERT_TRUE(WaitFor([&] { return changes > 0; }));
+  balancer.SwitchTo(owner_->grpc_address());
+  // Its drain may take 30 s.
+  EXPECT_EQ(standby_->Terminate(std::chrono::seconds(15)), 0);
+  ASSERT_TRUE(ServiceClient(owner_->grpc_address()).Observe(Rows(1000)).ok());
+  EXPECT_TRUE(WaitFor([&] { return observations == 1000; }));
+  const std::lock_guard lock(mutex);
+  EXPECT_THAT(errors, ::testing::Contains(HasSubstr("shutting down")));
 }
 
 TEST_F(ForwardTest, AStreamOfObservationsIsToldTheOwner) {
