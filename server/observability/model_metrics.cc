@@ -36,6 +36,12 @@ constexpr std::array<std::pair<Alarm::Kind, const char*>, 4> kAlarmKinds{
      {Alarm::Kind::kOverLimit, "over_limit"},
      {Alarm::Kind::kChanged, "changed"}}};
 
+// A model that never had a reference has no series for changes since it.
+bool HasKind(const MonitorSnapshot& monitor, Alarm::Kind kind) {
+  return kind != Alarm::Kind::kChanged || monitor.reference.has_value() ||
+         monitor.raised[static_cast<std::size_t>(kind) - 1] > 0;
+}
+
 double Seconds(std::chrono::duration<double> duration) { return duration.count(); }
 
 // 0 means that the time is unknown.
@@ -84,10 +90,11 @@ constexpr FamilyRow<AlarmSource> kAlarmRows[] = {
                    {"status", convert::StatusName(verdict.status)}});
      }},
     {"calibd_alarm_active", Gauge,
-     "1 while an alarm of this kind (evidence, drift, over_limit, changed) is raised and not "
-     "acknowledged, else 0.",
+     "1 while an alarm of this kind (evidence, drift, over_limit; changed for a model with a "
+     "reference) is raised and not acknowledged, else 0.",
      [](auto& source, auto& out) {
        for (const auto& [kind, name] : kAlarmKinds) {
+         if (!HasKind(source.monitor, kind)) continue;
          out.Add(source.monitor.FindActive(kind) != nullptr ? 1 : 0, {{"kind", name}});
        }
      }},
@@ -383,6 +390,7 @@ constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
     {"calibd_alarms_total", Counter, "Number of raised alarms, by kind.",
      [](auto& source, auto& out) {
        for (std::size_t i = 0; i < kAlarmKinds.size(); ++i) {
+         if (!HasKind(source.monitor, kAlarmKinds[i].first)) continue;
          out.Add(source.monitor.raised[i], {{"kind", kAlarmKinds[i].second}});
        }
      }},

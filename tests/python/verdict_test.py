@@ -179,6 +179,28 @@ def test_facts_are_plain_values(answers):
     assert pickle.loads(pickle.dumps(answer.verdict)).limit_status == "OVER_LIMIT"
 
 
+def test_a_change_since_the_reference(client):
+    predictions, labels = calibrated(3000)
+    client.create_model("referenced", 3, bandwidth=BANDWIDTH, reference_rows=1000)
+    with client.stream("referenced") as stream:
+        stream.send(predictions[:1500], labels[:1500])
+        stream.flush()
+        assert client.calibration("referenced").reference_change.status == "NOT_CHANGED"
+        stream.send(predictions[1500:], (labels[1500:] + 1) % 3)
+    answer = client.calibration("referenced")
+    assert answer.verdict.reference_status == answer.reference_change.status == "CHANGED"
+    finding = answer.reference_change.finding
+    assert finding.more_errors and abs(finding.since_observation - 1501) < 100
+    (alarm,) = [alarm for alarm in answer.alarms if alarm.kind == "CHANGED"]
+    assert alarm.finding.wrong == finding.wrong and alarm.acknowledge_time is None
+    assert "more errors since about row" in str(answer)
+    # An update begins a new reference, and 0 ends it.
+    assert client.update_model("referenced", reference_rows=2000).update.restarts
+    assert client.calibration("referenced").reference_change.first_observation == 3001
+    client.update_model("referenced", reference_rows=0)
+    assert client.calibration("referenced").reference_change is None
+
+
 def test_the_history_is_a_frame(client, answers):
     history = client.history("over", "minute")
     frame = history.to_frame()

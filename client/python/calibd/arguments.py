@@ -32,8 +32,7 @@ _EXPECTED = {FieldDescriptor.CPPTYPE_INT32: "a whole number from -2^31 to 2^31 -
 _RANGES = {"error_limit": "[0.0001, 0.5]", "significance_level": "[1e-9, 0.25]",
            "tolerance": "[1e-9, 0.5]", "average_run_length": "[100, 1e12]",
            "row_sum_tolerance": "(0, 0.1]", "max_pending": "1..10000000",
-           "reference_rows": "1000..1000000", "min_observations": "1..1e9",
-           "min_group_observations": "1..1e9", "max_groups": "1..64",
+           "min_observations": "1..1e9", "min_group_observations": "1..1e9", "max_groups": "1..64",
            "false_alarm_cost": "[1e-100, 1e100]", "miss_cost": "[1e-100, 1e100]",
            "false_discovery_rate": "[1e-9, 0.25]", "folds": "2..20", "test_share": "(0, 1)"}
 # The ids in the name of a model; see Model.name of the protocol.

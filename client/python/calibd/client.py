@@ -147,7 +147,7 @@ class Client(Computations):
           decisions cost with what the forecasts promise.
         group_tag: the name of what predictions are grouped by, such as "country".
         reference_rows: the first so many rows are a reference, and an alarm is raised when the error is
-          no longer what it was in them; 3000 suits most models.
+          no longer what it was in them; 3000 suits most models, and 0 is none.
         monitored: False: only estimates, history and tests; no verdict, alarms and groups.
         declaration: a message to begin with. The other arguments replace its fields.
 

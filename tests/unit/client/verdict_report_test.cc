@@ -246,6 +246,31 @@ TEST(VerdictReportTest, AnAlarmAboutTheLimitSaysWhatItFound) {
   EXPECT_THAT(DescribeAlarms("models/m", alarms), Not(HasSubstr("29697")));
 }
 
+TEST(VerdictReportTest, AnAlarmAboutAChangeSaysWhatChanged) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::NOT_REJECTED);
+  v1::Alarm& alarm = *response.add_alarms();
+  alarm.set_kind(v1::Alarm::CHANGED);
+  alarm.mutable_finding()->set_since_observation(5012);
+  alarm.mutable_finding()->set_observations(873);
+  alarm.mutable_finding()->set_wrong(7);
+  alarm.mutable_finding()->set_expected_wrong(61.23);
+  EXPECT_THAT(
+      DescribeAlarms("models/m", response.alarms()),
+      AllOf(HasSubstr(" changed "),
+            HasSubstr("fewer errors since about row 5012: 7 of 873 predictions were wrong, 61 "
+                      "are expected by the reference"),
+            Not(HasSubstr("warm-up"))));
+  v1::ReferenceChange& change = *response.mutable_reference_change();
+  EXPECT_THAT(DescribeNumbers(response), Not(HasSubstr("error rate of")));
+  change.set_reference_error_rate(.0421);
+  EXPECT_THAT(DescribeNumbers(response), AllOf(ContainsRegex("error rate of the reference +0.0421"),
+                                               Not(HasSubstr("a change"))));
+  change.set_log10_e_value(1.387);
+  change.set_threshold(1.301);
+  EXPECT_THAT(DescribeNumbers(response),
+              ContainsRegex("log10 of the e-value of a change +1.39\n +alarm at +1.30"));
+}
+
 TEST(VerdictReportTest, AnAlarmOfTwoClassesNamesItsEvent) {
   google::protobuf::RepeatedPtrField<v1::Alarm> alarms;
   for (const bool is_class_1 : {true, false}) {
