@@ -293,7 +293,8 @@ FIELDS = {
     "description": "of pets", "window": 300, "max_pending": 50, "labels_come_with_predictions": True,
     "features": ["age"], "block_sizes": [2, 10], "row_sum_tolerance": 0.01, "baseline": "v1",
     "error_limit": 0.1, "significance_level": 0.01, "tolerance": 1e-4, "average_run_length": 5000,
-    "min_observations": 7, "reference_rows": 2000, "group_tag": "country", "max_groups": 3, "min_group_observations": 9}
+    "min_observations": 7, "reference_rows": 2000, "group_tag": "country", "max_groups": 3,
+    "min_group_observations": 9}
 
 
 def test_each_field_of_a_declaration_is_an_argument(client):
