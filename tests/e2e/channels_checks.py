@@ -110,13 +110,17 @@ def check_verdict(situation, a):
     if verdict is None:
         same("metrics", [key for key in a.metrics if key[0] == "calibd_verdict"], [])
         return
-    same("the situation", f"{verdict['limitStatus']} {verdict['status']}", situation.expected)
+    words = [verdict["limitStatus"], verdict["status"]]
+    if verdict["referenceStatus"] != "UNSPECIFIED":
+        words.append(verdict["referenceStatus"])
+    same("the situation", " ".join(words), situation.expected)
     text = a.said("verdict")
     for word in ("OVER_LIMIT", "WITHIN_LIMIT", "UNDECIDED"):
         same(f"{word} in {text!r}", word in text, word == verdict["limitStatus"])
     for word in ("MISCALIBRATED", "DRIFTED", "NOT_REJECTED", "INSUFFICIENT_DATA"):
         same(f"{word} in {text!r}", word in text, word == verdict["status"])
     same(f"STALE in {text!r}", "STALE" in text, verdict["stale"])
+    same(f"CHANGED in {text!r}", "CHANGED since the reference" in text, bool(a.active("CHANGED")))
     flags = {flag: str(verdict[f"is{flag.capitalize()}"]).lower() for flag in ("recent", "acknowledged")}
     labels = (f'limit_status="{verdict["limitStatus"]}",recent="{flags["recent"]}",'
               f'acknowledged="{flags["acknowledged"]}",status="{verdict["status"]}"')
@@ -171,6 +175,12 @@ def check_alarms(_, a):
             match = OFF_BY.search(line)
             check_interval(line, match, crossing["error"], crossing["limit"])
             same(f"event of {line!r}", match["event"].startswith("P("), crossing["isClass1"])
+        if "finding" in alarm:
+            finding = alarm["finding"]
+            found = (f"since about row {finding['sinceObservation']}: {finding['wrong']} of "
+                     f"{finding['observations']} predictions were wrong")
+            require(found in line, f"{found!r}: {line!r}")
+            continue
         found = (f"crossed {'10^6' if alarm['kind'] == 'DRIFT' else '20'} " if not crossing else
                  f" since row {crossing['firstObservation']} " if crossing["isRecent"] else " ")
         if crossing and "error" not in crossing:
@@ -185,7 +195,7 @@ def check_alarms(_, a):
         same("alarms", count, 0)
         return
     require(a.line.rstrip().endswith(words), f"{words!r}: {a.line!r}")
-    for kind in ("EVIDENCE", "DRIFT", "OVER_LIMIT"):
+    for kind in ("EVIDENCE", "DRIFT", "OVER_LIMIT", *(["CHANGED"] if "referenceChange" in facts else [])):
         same(f"metric of {kind}", a.metrics["calibd_alarm_active", f'kind="{kind.lower()}"'],
              float(bool(a.active(kind))))
         total = sum(alarm["kind"] == kind for alarm in facts["alarms"])
@@ -388,7 +398,7 @@ def check_advice(_, a):
     between_commands = ("; when it is repaired or accepted: " if a.active("OVER_LIMIT")
                         else "; when it is repaired: ")
     same("looks first", between == between_commands, looks)
-    order = ("OVER_LIMIT", "EVIDENCE", "DRIFT")
+    order = ("OVER_LIMIT", "EVIDENCE", "DRIFT", "CHANGED")
     urgent = next((kind for kind in order if a.active(kind)), None)
     acknowledged = re.findall(r"calibctl acknowledge \S+ (\d+)", "; ".join(line["commands"]))
     require(all(any(alarm["id"] == one for alarm in a.active(urgent)) for one in acknowledged),

@@ -165,7 +165,7 @@ def check_metrics(_, a):
                           ("dropped_rows_total", facts["droppedRows"]),
                           ("dropped_labels_total", facts["droppedLabels"])):
         same(metric, metrics[f"calibd_{metric}", ""], float(value))
-    for kind in ("EVIDENCE", "DRIFT", "OVER_LIMIT"):
+    for kind in ("EVIDENCE", "DRIFT", "OVER_LIMIT", "CHANGED"):
         raised = min((seconds(alarm["raiseTime"]) for alarm in a.active(kind)), default=None)
         value = metrics.get(("calibd_alarm_raise_timestamp_seconds", f'kind="{kind.lower()}"'))
         same(f"time of {kind}", value and int(value), raised)

@@ -296,6 +296,12 @@ def situations():
             "UNDECIDED MISCALIBRATED"),
         "ten_drifted": Situation(ten, [classes(16, 30000), classes(17, 250, 0.3)],
                                  "OVER_LIMIT DRIFTED"),
+        # It becomes worse than its reference; the other one stays as wrong as it was there.
+        "ten_reference": Situation({**ten, "reference_rows": 2000},
+                                   [classes(19, 3000), classes(20, 1500, 0.25)],
+                                   "OVER_LIMIT MISCALIBRATED CHANGED"),
+        "ten_as_the_reference": Situation({**ten, "reference_rows": 2000}, [classes(23, 5000, 0.15)],
+                                          "OVER_LIMIT MISCALIBRATED NOT_CHANGED"),
         "ten_repaired": Situation(ten, [classes(18, 3000, 0.15), recalibrate],
                                   "OVER_LIMIT MISCALIBRATED"),
         "ten_empty": Situation(ten, [], "UNDECIDED INSUFFICIENT_DATA"),

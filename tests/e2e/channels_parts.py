@@ -183,10 +183,37 @@ def check_where(_, a):
         require(not verdict["groupsOverLimit"] and not verdict["labelsOverLimit"], f"where: {verdict}")
 
 
+def check_reference(a, line):
+    """What a line says of the change since the reference. Returns the line without it."""
+    reference = a.facts.get("referenceChange")
+    own, mark, text = line.get("text", "").partition("since the reference ")
+    same("a reference", bool(mark), reference is not None)
+    if reference is None:
+        return line
+    last = int(reference["firstObservation"]) + int(reference["referenceObservations"]) - 1
+    require(text.startswith(f"(rows {reference['firstObservation']} to {last}): "), f"changed: {line}")
+    later = f" {reference['laterObservations']} later row"
+    same(f"no change in {text!r}", "no change" in text and later in text, reference["status"] == "NOT_CHANGED")
+    same("reference", a.facts["verdict"]["referenceStatus"], reference["status"])
+    changed = a.active("CHANGED")
+    same("alarm", bool(changed), reference["status"] == "CHANGED")
+    if changed:
+        same("finding", changed[0]["finding"], reference["finding"])
+        direction = "more" if reference["finding"]["moreErrors"] else "fewer"
+        require(f"yes, {direction} errors since about row {reference['finding']['sinceObservation']}: "
+                in text and f"(row {changed[0]['observation']})" in text, f"changed: {line}")
+    same_printed("evidence of a change",
+                 re.search(r"log10 of the e-value of a change +(\S+)", a.verbose)[1],
+                 reference["log10EValue"])
+    return {**line, "text": own.removesuffix("; ")} if own else {}
+
+
 def check_changed(_, a):
     line = a.facts["reading"].get("changed", {})
     change = a.facts.get("error", {}).get("change")
-    same("answer", line.get("answer", "UNSPECIFIED") == "CHANGED", change is not None)
+    same("answer", line.get("answer", "UNSPECIFIED") == "CHANGED",
+         change is not None or bool(a.active("CHANGED")))
+    line = check_reference(a, line)
     if change is None:
         since = re.search(r"^(off|not calibrated) (?:from the first rows on|already in the rows from (\d+) on, where "
                           r"counting began anew), as far as can be seen$", line.get("text", ""))

@@ -47,6 +47,7 @@ def expected_alerts(a):
     rejected = sum(a.metrics.get((f"calibd_rejected_{parts}", ""), 0) for parts in ("groups", "classes"))
     alerts = {
         "CalibdModelDrifted": bool(a.active("DRIFT")),
+        "CalibdModelChanged": bool(a.active("CHANGED")),
         "CalibdBandwidthFailed": bool(facts["bandwidthError"]),
         "CalibdLabelsStopped": verdict["stale"],
         "CalibdModelMiscalibrated": evidence,
