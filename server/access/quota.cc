@@ -229,7 +229,8 @@ bool Quota::unused(Clock::time_point now) {
   const auto is_full = [now](std::optional<TokenBucket>& bucket) {
     return !bucket.has_value() || bucket->full(now);
   };
-  return used_ == decltype(used_)() && is_full(rows_) && is_full(compute_);
+  const bool holds_nothing = std::ranges::all_of(used_, [](auto used) { return used == 0; });
+  return holds_nothing && is_full(rows_) && is_full(compute_);
 }
 
 std::optional<QuotaRefusal> Quota::CheckRateLocked(QuotaKind kind,
