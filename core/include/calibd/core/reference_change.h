@@ -25,8 +25,8 @@ namespace calibd {
 //    Mondrian categories, Vovk, Gammerman & Shafer, Algorithmic Learning in a Random World (2005),
 //    sections 4.5 and 7.1; Vovk, "Testing randomness online", Statist. Sci. 36 (2021) 595.
 // 4. 48 bets: z0 = q a, kept within [.001, .9], for six a, and z1 = z0 o / (1 - z0 + z0 o) for
-//    eight odds ratios o. A bet pays e = z1 / z0 if u < z0, and (1 - z1) / (1 - z0) if not, whose mean
-//    over u is 1. The possible starts j of the change are mixed as in RecentErrorEvidence:
+//    eight odds ratios o. A bet pays e = z1 / z0 if u < z0, and (1 - z1) / (1 - z0) if not, whose
+//    mean over u is 1. The possible starts j of the change are mixed as in RecentErrorEvidence:
 //      R <- (R + w_j) e,   j = 1, 2, .. from the end of the reference.
 // The mean of R ever reaches 1 / alpha with a probability of at most alpha.
 //
